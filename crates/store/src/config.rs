@@ -1,0 +1,281 @@
+//! Tenants, sources, secrets and subscriptions.
+
+use async_trait::async_trait;
+use portero_types::{
+    IngestKey, LaneCount, ProviderName, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId,
+    SubscriptionNo, TenantId, TenantNo, Timestamp,
+};
+
+/// The number of the last configuration change. It rises with every change, in the change's own transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub i64);
+
+/// A page of a list, in the order of ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The resources.
+    pub items: Vec<T>,
+    /// Whether there are more after the last one.
+    pub more: bool,
+}
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// Row number.
+    pub no: TenantNo,
+    /// Name.
+    pub id: TenantId,
+    /// For people; up to 200 characters.
+    pub display_name: String,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// A tenant to be created.
+#[derive(Clone, Debug)]
+pub struct NewTenant {
+    /// Name.
+    pub id: TenantId,
+    /// For people.
+    pub display_name: String,
+    /// Now.
+    pub created_at: Timestamp,
+}
+
+/// One inbound endpoint of a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Row number.
+    pub no: SourceNo,
+    /// The tenant's row number.
+    pub tenant_no: TenantNo,
+    /// The tenant's name.
+    pub tenant: TenantId,
+    /// Name.
+    pub id: SourceId,
+    /// Scopes event ids.
+    pub provider: ProviderName,
+    /// The preset's name, or empty when `recipe` holds a custom one.
+    pub preset: String,
+    /// A custom recipe as JSON text, or empty when `preset` names one.
+    pub recipe: String,
+    /// Last part of its URL.
+    pub ingest_key: IngestKey,
+    /// The URL as configured at the provider, for recipes that sign it; may be empty.
+    pub public_url: String,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// A source to be created.
+#[derive(Clone, Debug)]
+pub struct NewSource {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Name.
+    pub id: SourceId,
+    /// Scopes event ids.
+    pub provider: ProviderName,
+    /// See [`Source::preset`].
+    pub preset: String,
+    /// See [`Source::recipe`].
+    pub recipe: String,
+    /// Fresh random bits.
+    pub ingest_key: IngestKey,
+    /// See [`Source::public_url`].
+    pub public_url: String,
+    /// Now.
+    pub created_at: Timestamp,
+}
+
+/// An encrypted value and the key that encrypted it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// Which key-encryption key of the keyring.
+    pub key_id: String,
+    /// Nonce and ciphertext, in the keyring's format.
+    pub bytes: Vec<u8>,
+}
+
+/// A secret of a source. It verifies from `not_before` until `not_after`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Secret {
+    /// Row number.
+    pub no: SecretNo,
+    /// The source's row number.
+    pub source_no: SourceNo,
+    /// Name.
+    pub id: SecretId,
+    /// Its encrypted value.
+    pub sealed: Sealed,
+    /// When it begins to verify.
+    pub not_before: Timestamp,
+    /// When it ceases to verify; `None` while it is active.
+    pub not_after: Option<Timestamp>,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// A secret to be added.
+#[derive(Clone, Debug)]
+pub struct NewSecret {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The source.
+    pub source: SourceId,
+    /// Name.
+    pub id: SecretId,
+    /// Its encrypted value.
+    pub sealed: Sealed,
+    /// When it begins to verify.
+    pub not_before: Timestamp,
+    /// When the source's other secrets that have no end yet cease to verify; `None` leaves them as they are.
+    pub retire_others_at: Option<Timestamp>,
+    /// Now.
+    pub created_at: Timestamp,
+}
+
+/// Where a new subscription begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartAt {
+    /// With the events accepted after its creation.
+    Latest,
+    /// With the oldest event that retention has kept.
+    Earliest,
+}
+
+/// Who gets which events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// Row number.
+    pub no: SubscriptionNo,
+    /// Name.
+    pub id: SubscriptionId,
+    /// Only this tenant's events; `None` means every tenant's.
+    pub tenant: Option<TenantId>,
+    /// Only events of these sources; empty means all.
+    pub sources: Vec<SourceId>,
+    /// Only events of these types; `invoice.*` matches a prefix that ends at a dot; empty means all.
+    pub event_types: Vec<String>,
+    /// How many lanes.
+    pub lanes: LaneCount,
+    /// Counted attempts before an event becomes a dead letter. 1 to 1,000.
+    pub attempts_max: u32,
+    /// How long a deferred event waits before it becomes a dead letter, milliseconds.
+    pub defer_deadline_ms: u64,
+    /// Position of each shard, in shard order, after which it begins.
+    pub starts_after: Vec<u64>,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// A subscription to be created.
+#[derive(Clone, Debug)]
+pub struct NewSubscription {
+    /// Name.
+    pub id: SubscriptionId,
+    /// See [`Subscription::tenant`].
+    pub tenant: Option<TenantId>,
+    /// See [`Subscription::sources`].
+    pub sources: Vec<SourceId>,
+    /// See [`Subscription::event_types`].
+    pub event_types: Vec<String>,
+    /// See [`Subscription::lanes`].
+    pub lanes: LaneCount,
+    /// See [`Subscription::attempts_max`].
+    pub attempts_max: u32,
+    /// See [`Subscription::defer_deadline_ms`].
+    pub defer_deadline_ms: u64,
+    /// Where it begins.
+    pub start_at: StartAt,
+    /// Now.
+    pub created_at: Timestamp,
+}
+
+/// All configuration at one revision.
+#[derive(Clone, Debug)]
+pub struct ConfigSnapshot {
+    /// The revision.
+    pub revision: Revision,
+    /// Every tenant.
+    pub tenants: Vec<Tenant>,
+    /// Every source.
+    pub sources: Vec<Source>,
+    /// Every secret that is not past its end by more than a day.
+    pub secrets: Vec<Secret>,
+    /// Every subscription.
+    pub subscriptions: Vec<Subscription>,
+}
+
+/// Looks after configuration. Every change raises the revision in the same transaction.
+///
+/// Create fails with `AlreadyExists`, get returns `None`, delete and add fail with `NotFound`. Deleting a tenant that has
+/// sources fails with `FailedPrecondition`. A deleted source's row stays behind its receipts, unseen by every call here;
+/// its name may be used again.
+#[async_trait]
+pub trait ConfigStore: Send + Sync + 'static {
+    /// The present revision.
+    async fn revision(&self) -> crate::Result<Revision>;
+    /// All configuration, as one transaction sees it. Spans tenants.
+    async fn snapshot(&self) -> crate::Result<ConfigSnapshot>;
+
+    /// Creates a tenant.
+    async fn create_tenant(&self, tenant: NewTenant) -> crate::Result<Tenant>;
+    /// A tenant by name.
+    async fn tenant(&self, id: &TenantId) -> crate::Result<Option<Tenant>>;
+    /// Tenants whose names come after `after`.
+    async fn tenants(&self, after: Option<&TenantId>, limit: u32) -> crate::Result<Page<Tenant>>;
+    /// Deletes a tenant that has no sources.
+    async fn delete_tenant(&self, id: &TenantId) -> crate::Result<()>;
+
+    /// Creates a source.
+    async fn create_source(&self, source: NewSource) -> crate::Result<Source>;
+    /// A tenant's source by name.
+    async fn source(&self, tenant: &TenantId, id: &SourceId) -> crate::Result<Option<Source>>;
+    /// A tenant's sources whose names come after `after`.
+    async fn sources(
+        &self,
+        tenant: &TenantId,
+        after: Option<&SourceId>,
+        limit: u32,
+    ) -> crate::Result<Page<Source>>;
+    /// Deletes a source and its secrets. Its URL is unknown from then on. Its receipts stay.
+    async fn delete_source(&self, tenant: &TenantId, id: &SourceId) -> crate::Result<()>;
+
+    /// Adds a secret and, when asked, sets the end of the others, in one transaction.
+    ///
+    /// # Errors
+    /// `FailedPrecondition` when more than [`portero_types::limits::ACTIVE_SECRETS_MAX`] would verify at one moment.
+    async fn add_secret(&self, secret: NewSecret) -> crate::Result<Secret>;
+    /// A secret by name.
+    async fn secret(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+    ) -> crate::Result<Option<Secret>>;
+    /// A source's secrets whose names come after `after`.
+    async fn secrets(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        after: Option<&SecretId>,
+        limit: u32,
+    ) -> crate::Result<Page<Secret>>;
+    /// Deletes a secret: it ceases to verify as soon as the change is seen.
+    async fn delete_secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> crate::Result<()>;
+
+    /// Creates a subscription; the start positions are read in the same transaction.
+    async fn create_subscription(&self, subscription: NewSubscription) -> crate::Result<Subscription>;
+    /// A subscription by name.
+    async fn subscription(&self, id: &SubscriptionId) -> crate::Result<Option<Subscription>>;
+    /// Subscriptions whose names come after `after`.
+    async fn subscriptions(
+        &self,
+        after: Option<&SubscriptionId>,
+        limit: u32,
+    ) -> crate::Result<Page<Subscription>>;
+    /// Deletes a subscription with its lanes, journal, parked entities and dead letters.
+    async fn delete_subscription(&self, id: &SubscriptionId) -> crate::Result<()>;
+}

@@ -1,0 +1,196 @@
+//! Sessions own lanes; a lane's progress is a journal; what failed, waits or died stands in tables of its own.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use portero_types::{
+    EntityHash, Epoch, Generation, LaneCount, LaneNo, ReceiptId, SessionId, SubscriptionNo, Timestamp,
+};
+
+/// A lane of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LaneKey {
+    /// The subscription's row number.
+    pub subscription: SubscriptionNo,
+    /// The lane.
+    pub lane: LaneNo,
+}
+
+/// A gateway process that asks to own lanes.
+#[derive(Clone, Debug)]
+pub struct NewSession {
+    /// Its fresh id.
+    pub id: SessionId,
+    /// The name of its place (host, pod): a new session of the same instance fences the older ones at once.
+    pub instance: String,
+    /// How long it lives without renewal, by the database's clock.
+    pub ttl: Duration,
+}
+
+/// A lane's progress: everything up to `watermark` and everything in `acked` needs no delivery any more, because it is
+/// acked, dead-lettered, or stands in the parked tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournalState {
+    /// Rises with each flush of an epoch; the first is 1. The same number again is the same state again.
+    pub seq: u64,
+    /// Position below and at which nothing is unsettled in the window.
+    pub watermark: u64,
+    /// Settled positions above the watermark, ascending.
+    pub acked: Vec<u64>,
+}
+
+/// Why an entity is out of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParkedState {
+    /// Its head failed and waits for its next attempt; the rest waits behind it.
+    Retry,
+    /// Its head takes long; it is still in a consumer's hands, or will be offered again uncounted.
+    Held,
+    /// Its head was settled; what waited behind it is being worked off in order.
+    Draining,
+}
+
+/// An entity out of the window: its head and what waits behind it, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParkedEntity {
+    /// Which entity.
+    pub entity: EntityHash,
+    /// Why.
+    pub state: ParkedState,
+    /// All waiting positions in ascending order, the head first. Never empty.
+    pub positions: Vec<u64>,
+    /// Counted attempts of the head. Followers have none.
+    pub attempts: u32,
+    /// Uncounted endings of the head's deliveries: consumers that went away without a word.
+    pub interruptions: u32,
+    /// Not to be offered before.
+    pub due_at: Timestamp,
+    /// When the head failed first.
+    pub first_failed_at: Timestamp,
+    /// The last reason's stable code; may be empty.
+    pub reason_code: String,
+    /// The last reason as the consumer wrote it; may be empty.
+    pub reason_text: String,
+}
+
+/// An event that a consumer called valid but too early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deferred {
+    /// Its entity.
+    pub entity: EntityHash,
+    /// Its position.
+    pub position: u64,
+    /// When it becomes a dead letter.
+    pub deadline: Timestamp,
+    /// The last reason's stable code; may be empty.
+    pub reason_code: String,
+    /// The last reason as the consumer wrote it; may be empty.
+    pub reason_text: String,
+}
+
+/// An event that will not be delivered again by itself, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Its position in the lane's shard.
+    pub position: u64,
+    /// Its receipt.
+    pub receipt_id: ReceiptId,
+    /// Its entity.
+    pub entity: EntityHash,
+    /// Counted attempts.
+    pub attempts: u32,
+    /// Uncounted endings.
+    pub interruptions: u32,
+    /// The reason's stable code.
+    pub reason_code: String,
+    /// The reason as the consumer wrote it; may be empty.
+    pub reason_text: String,
+    /// When it failed first.
+    pub first_failed_at: Timestamp,
+    /// When it was given up.
+    pub died_at: Timestamp,
+}
+
+/// All that changed in a lane since its last flush. It is written in one transaction or not at all, so that the
+/// watermark never passes an event that is nowhere.
+#[derive(Clone, Debug)]
+pub struct LaneFlush {
+    /// The lane.
+    pub lane: LaneKey,
+    /// The epoch under which the session owns it.
+    pub epoch: Epoch,
+    /// Its whole progress, not a difference.
+    pub state: JournalState,
+    /// Parked entities that are new or changed, whole.
+    pub park: Vec<ParkedEntity>,
+    /// Parked entities that are worked off.
+    pub unpark: Vec<EntityHash>,
+    /// Deferred events that are new or changed.
+    pub defer: Vec<Deferred>,
+    /// Deferred events that are settled.
+    pub undefer: Vec<u64>,
+    /// New dead letters. Writing one twice is writing it once.
+    pub dead: Vec<DeadLetter>,
+}
+
+/// A lane as its new owner finds it.
+#[derive(Clone, Debug)]
+pub struct ClaimedLane {
+    /// The lane.
+    pub lane: LaneKey,
+    /// The new epoch.
+    pub epoch: Epoch,
+    /// The last flushed progress, or the subscription's start.
+    pub state: JournalState,
+    /// Its parked entities.
+    pub parked: Vec<ParkedEntity>,
+    /// Its deferred events.
+    pub deferred: Vec<Deferred>,
+}
+
+/// Looks after sessions, lanes and what they have done.
+#[async_trait]
+pub trait LaneStore: Send + Sync + 'static {
+    /// The log's present incarnation.
+    async fn generation(&self) -> crate::Result<Generation>;
+
+    /// Opens a session and fences older ones of the same instance. A store that one process owns alone fences all.
+    async fn open_session(&self, session: &NewSession) -> crate::Result<()>;
+
+    /// Lets a session live for another `ttl` from now, by the database's clock.
+    ///
+    /// # Errors
+    /// `Fenced` when it was fenced or has expired and lost a lane.
+    async fn renew_session(&self, session: SessionId, ttl: Duration) -> crate::Result<()>;
+
+    /// Ends a session: its lanes are free at once.
+    async fn close_session(&self, session: SessionId) -> crate::Result<()>;
+
+    /// Claims all lanes of a subscription that nobody alive owns: fence the expired owner, commit, take over with the
+    /// next epoch, read the journal; in that order. Lanes that `session` owns already are not in the answer.
+    ///
+    /// # Errors
+    /// `Fenced` when the session itself is fenced or expired.
+    async fn claim_lanes(
+        &self,
+        session: SessionId,
+        subscription: SubscriptionNo,
+        lanes: LaneCount,
+    ) -> crate::Result<Vec<ClaimedLane>>;
+
+    /// Writes what changed, in one transaction, under the session's share lock. Returns the lanes that were written;
+    /// a lane that is missing in the answer is lost to another owner and must stop. Writing the same `seq` again changes
+    /// nothing and counts as written.
+    ///
+    /// # Errors
+    /// `Fenced` when the session is fenced or expired: nothing was written. `OutcomeUnknown`: send the same again.
+    async fn flush_lanes(&self, session: SessionId, flushes: &[LaneFlush]) -> crate::Result<Vec<LaneKey>>;
+
+    /// Dead letters of a subscription, oldest first, starting after `after` (a lane and position).
+    async fn dead_letters(
+        &self,
+        subscription: SubscriptionNo,
+        after: Option<(LaneNo, u64)>,
+        limit: u32,
+    ) -> crate::Result<Vec<(LaneNo, DeadLetter)>>;
+}
