@@ -4,7 +4,7 @@
 
 /// Package `portero.v1`.
 pub mod v1 {
-    #![expect(missing_docs, unreachable_pub, clippy::all, reason = "generated")]
+    #![allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::wildcard_enum_match_arm)]
     tonic::include_proto!("portero.v1");
 }
 
