@@ -186,6 +186,10 @@ pub trait LaneStore: Send + Sync + 'static {
     /// `Fenced` when the session is fenced or expired: nothing was written. `OutcomeUnknown`: send the same again.
     async fn flush_lanes(&self, session: SessionId, flushes: &[LaneFlush]) -> crate::Result<Vec<LaneKey>>;
 
+    /// Gives up a session's lanes of a subscription, so that another session may claim them at once. The caller has flushed
+    /// and stopped them. Epochs stay, so that the next owner's is higher.
+    async fn release_lanes(&self, session: SessionId, subscription: SubscriptionNo) -> crate::Result<()>;
+
     /// Dead letters of a subscription, oldest first, starting after `after` (a lane and position).
     async fn dead_letters(
         &self,
