@@ -47,4 +47,9 @@ pub trait SchemaStore: Send + Sync + 'static {
 
     /// Whether the database can commit: a cheap write and its commit.
     async fn check_writable(&self) -> crate::Result<()>;
+
+    /// Which database this is, and which line of its history: changes when another database takes its place or when it
+    /// was restored or failed over. Whatever is remembered outside the database belongs to one identity only. 1 to 200
+    /// characters of `a-z`, `0-9`, `-` and `.`. Needs no privilege beyond those of the other calls.
+    async fn identity(&self) -> crate::Result<String>;
 }
