@@ -1,0 +1,241 @@
+//! What can go wrong. Texts name files, key ids and what to do; never key material.
+
+use std::path::{Path, PathBuf};
+
+use crate::{InvalidKeyId, KEY_BYTES, KEYS_MAX, KeyId};
+
+/// A stable code for each failure of this crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The file or folder does not exist.
+    Missing,
+    /// The file system refused.
+    Unreadable,
+    /// Others on this machine may read or change it.
+    TooOpen,
+    /// Its content is not a keyring.
+    Malformed,
+    /// A key id that the keyring does not hold.
+    UnknownKey,
+    /// A sealed value that was changed, cut, or sealed for another purpose.
+    Tampered,
+    /// A key version of this name, or this file, exists.
+    AlreadyExists,
+    /// The keyring's own rules forbid the change.
+    FailedPrecondition,
+    /// The file could not be written.
+    Unwritable,
+}
+
+/// What is wrong with a keyring's content.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// Longer than [`crate::FILE_BYTES_MAX`].
+    #[error("it is larger than {max} bytes", max = crate::FILE_BYTES_MAX)]
+    TooLarge,
+    /// Not JSON of the documented shape.
+    #[error("it must be a JSON object with \"active\" and \"keys\" (line {line}, column {column})")]
+    NotJson {
+        /// Line of the first offence, from 1.
+        line: usize,
+        /// Column of the first offence, from 1.
+        column: usize,
+    },
+    /// A key id breaks its rule.
+    #[error(transparent)]
+    BadKeyId(#[from] InvalidKeyId),
+    /// A key id stands there twice.
+    #[error("a key id is repeated")]
+    RepeatedKeyId,
+    /// A key is not standard base64.
+    #[error("a key is not standard base64 with padding")]
+    NotBase64,
+    /// A key is not 256 bits long.
+    #[error("a key does not hold {KEY_BYTES} bytes")]
+    WrongKeyLength,
+    /// A key is all zeros: a placeholder that was never replaced.
+    #[error("a key is all zeros")]
+    ZeroKey,
+    /// Two versions hold the same key.
+    #[error("two key ids hold the same key")]
+    RepeatedKey,
+    /// No key at all.
+    #[error("it holds no key")]
+    NoKeys,
+    /// More than [`KEYS_MAX`] keys.
+    #[error("it holds more than {KEYS_MAX} keys")]
+    TooManyKeys,
+}
+
+/// Why a keyring could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// There is nothing at this path.
+    #[error("no keyring at {path}; make one with `portero keyring generate`")]
+    Missing {
+        /// The file or folder.
+        path: PathBuf,
+    },
+    /// The file system refused.
+    #[error("the keyring at {path} cannot be read ({kind})")]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// The file system's reason.
+        kind: std::io::ErrorKind,
+    },
+    /// Others may read or change it.
+    #[error("{path} has mode {mode:04o}: others may read or change it; make it {wanted}")]
+    TooOpen {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+        /// What it may be at most.
+        wanted: &'static str,
+    },
+    /// The content is not a keyring.
+    #[error("the keyring at {path} is malformed: {problem}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: Problem,
+    },
+    /// The active key is not among the keys.
+    #[error("the keyring at {path} has no key {id}, which is named as the active one")]
+    UnknownActive {
+        /// The file or folder.
+        path: PathBuf,
+        /// The name of the missing key.
+        id: KeyId,
+    },
+}
+
+impl LoadError {
+    pub(crate) fn of_io(path: &Path, error: &std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            Self::Missing { path: path.into() }
+        } else {
+            Self::Unreadable { path: path.into(), kind: error.kind() }
+        }
+    }
+
+    /// The stable code.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Missing { .. } => ErrorKind::Missing,
+            Self::Unreadable { .. } => ErrorKind::Unreadable,
+            Self::TooOpen { .. } => ErrorKind::TooOpen,
+            Self::Malformed { .. } => ErrorKind::Malformed,
+            Self::UnknownActive { .. } => ErrorKind::UnknownKey,
+        }
+    }
+}
+
+/// Why a keyring could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum SaveError {
+    /// A file is there already, and it was not to be replaced.
+    #[error("{path} exists; a keyring is never overwritten")]
+    AlreadyExists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file system refused.
+    #[error("the keyring at {path} cannot be written ({kind})")]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// The file system's reason.
+        kind: std::io::ErrorKind,
+    },
+    /// The keyring that was to be changed could not be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The change itself was refused.
+    #[error(transparent)]
+    Change(#[from] RingError),
+}
+
+impl SaveError {
+    /// The stable code.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::AlreadyExists { .. } => ErrorKind::AlreadyExists,
+            Self::Unwritable { .. } => ErrorKind::Unwritable,
+            Self::Load(error) => error.kind(),
+            Self::Change(error) => error.kind(),
+        }
+    }
+}
+
+/// Why a keyring refuses a change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RingError {
+    /// A version of this name is there. Names are never reused.
+    #[error("the keyring has a key {id} already")]
+    AlreadyExists {
+        /// The name.
+        id: KeyId,
+    },
+    /// No version of this name is there.
+    #[error("the keyring has no key {id}")]
+    UnknownKey {
+        /// The name.
+        id: KeyId,
+    },
+    /// The active version cannot be removed.
+    #[error("key {id} is the active one; activate another first")]
+    Active {
+        /// The name.
+        id: KeyId,
+    },
+    /// The new key is not usable.
+    #[error("the new key was refused: {0}")]
+    Unusable(Problem),
+}
+
+impl RingError {
+    /// The stable code.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::AlreadyExists { .. } => ErrorKind::AlreadyExists,
+            Self::UnknownKey { .. } => ErrorKind::UnknownKey,
+            Self::Active { .. } | Self::Unusable(_) => ErrorKind::FailedPrecondition,
+        }
+    }
+}
+
+/// Why a sealed value could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The keyring does not hold the key that sealed it: a version was removed too early, or this is another
+    /// installation's keyring. The id is a stored name, shown only when it has the form of one.
+    #[error("the keyring has no key {}, which sealed this value", .id.as_ref().map_or("of that name", KeyId::as_str))]
+    UnknownKey {
+        /// The name, when it has the form of one.
+        id: Option<KeyId>,
+    },
+    /// The value was changed or cut, or was sealed for another place.
+    #[error("the sealed value was changed, or belongs elsewhere")]
+    Tampered,
+    /// The value has a format that this program does not know: a newer one wrote it.
+    #[error("the sealed value has a format that this version does not know")]
+    UnknownFormat,
+}
+
+impl OpenError {
+    /// The stable code.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::UnknownKey { .. } => ErrorKind::UnknownKey,
+            Self::Tampered => ErrorKind::Tampered,
+            Self::UnknownFormat => ErrorKind::Malformed,
+        }
+    }
+}
