@@ -1,1 +1,28 @@
-//! (written below)
+//! How to verify and read webhooks, as data.
+//!
+//! A [`Recipe`] says where a provider puts its signature, what it signs and how, and where the event's id, type, entity
+//! and account are found. [`verify()`] and [`extract()`] are two steps, and only the first one makes a [`Verified`], so that
+//! nothing unverified is ever read; [`handshake()`] comes before both; [`sign()`] is the inverse.
+//!
+//! This crate is pure: no IO, no clock, no randomness. It never compares signatures other than in constant time, never
+//! re-encodes what it verifies, and never puts a secret, a signature or a payload into an error or Debug output.
+
+mod extract;
+mod handshake;
+mod recipe;
+mod rejection;
+mod request;
+mod sample;
+mod secret;
+mod sign;
+mod verify;
+
+pub use extract::{Anomaly, Extracted, extract};
+pub use handshake::handshake;
+pub use recipe::{IdScope, InvalidRecipe, Preset, RECIPE_BYTES_MAX, Recipe};
+pub use rejection::{Reason, Rejection};
+pub use request::{Reply, Request};
+pub use sample::{Sample, sample};
+pub use secret::{InvalidSecret, SECRET_BYTES_MAX, SECRET_BYTES_MIN, Secret, clean_secret, generate_secret};
+pub use sign::{SignError, SignOptions, SignedRequest, sign};
+pub use verify::{Verified, verify};
