@@ -210,9 +210,10 @@ pub struct ConfigSnapshot {
 
 /// Looks after configuration. Every change raises the revision in the same transaction.
 ///
-/// Create fails with `AlreadyExists`, get returns `None`, delete and add fail with `NotFound`. Deleting a tenant that has
-/// sources fails with `FailedPrecondition`. A deleted source's row stays behind its receipts, unseen by every call here;
-/// its name may be used again.
+/// Create fails with `AlreadyExists`, get returns `None`, delete and add fail with `NotFound`; what is created under a
+/// tenant or source that does not exist fails with `NotFound`. A list under a tenant or source that does not exist is
+/// empty. Deleting a tenant that has sources or that a subscription names fails with `FailedPrecondition`. The row of a
+/// deleted source or tenant stays behind its receipts, unseen by every call here; its name may be used again.
 #[async_trait]
 pub trait ConfigStore: Send + Sync + 'static {
     /// The present revision.
@@ -267,6 +268,9 @@ pub trait ConfigStore: Send + Sync + 'static {
     async fn delete_secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> crate::Result<()>;
 
     /// Creates a subscription; the start positions are read in the same transaction.
+    ///
+    /// # Errors
+    /// `FailedPrecondition` when it has fewer lanes than the log has shards.
     async fn create_subscription(&self, subscription: NewSubscription) -> crate::Result<Subscription>;
     /// A subscription by name.
     async fn subscription(&self, id: &SubscriptionId) -> crate::Result<Option<Subscription>>;

@@ -112,7 +112,9 @@ pub struct DeadLetter {
 }
 
 /// All that changed in a lane since its last flush. It is written in one transaction or not at all, so that the
-/// watermark never passes an event that is nowhere.
+/// watermark never passes an event that is nowhere. Removals (`unpark`, `undefer`) are applied before additions.
+///
+/// Reason texts are stored as [`crate::codec::clean_reason`] leaves them.
 #[derive(Clone, Debug)]
 pub struct LaneFlush {
     /// The lane.
@@ -140,11 +142,11 @@ pub struct ClaimedLane {
     pub lane: LaneKey,
     /// The new epoch.
     pub epoch: Epoch,
-    /// The last flushed progress, or the subscription's start.
+    /// The last flushed progress, or the subscription's start. Its `seq` is 0: nothing was flushed under this epoch yet.
     pub state: JournalState,
-    /// Its parked entities.
+    /// Its parked entities, by entity.
     pub parked: Vec<ParkedEntity>,
-    /// Its deferred events.
+    /// Its deferred events, by position.
     pub deferred: Vec<Deferred>,
 }
 
@@ -170,7 +172,8 @@ pub trait LaneStore: Send + Sync + 'static {
     /// next epoch, read the journal; in that order. Lanes that `session` owns already are not in the answer.
     ///
     /// # Errors
-    /// `Fenced` when the session itself is fenced or expired.
+    /// `Fenced` when the session itself is fenced or expired. `NotFound` when there is no such subscription.
+    /// `Corrupt` when a lane's journal lies beyond its shard's head (committed events were lost): nothing is claimed.
     async fn claim_lanes(
         &self,
         session: SessionId,
@@ -179,18 +182,19 @@ pub trait LaneStore: Send + Sync + 'static {
     ) -> crate::Result<Vec<ClaimedLane>>;
 
     /// Writes what changed, in one transaction, under the session's share lock. Returns the lanes that were written;
-    /// a lane that is missing in the answer is lost to another owner and must stop. Writing the same `seq` again changes
-    /// nothing and counts as written.
+    /// a lane that is missing in the answer is lost to another owner and must stop. Writing the same `seq` again, or a
+    /// lower one, changes nothing and counts as written.
     ///
     /// # Errors
     /// `Fenced` when the session is fenced or expired: nothing was written. `OutcomeUnknown`: send the same again.
+    /// `Refused` when a watermark would fall or acked positions do not rise: nothing was written.
     async fn flush_lanes(&self, session: SessionId, flushes: &[LaneFlush]) -> crate::Result<Vec<LaneKey>>;
 
     /// Gives up a session's lanes of a subscription, so that another session may claim them at once. The caller has flushed
     /// and stopped them. Epochs stay, so that the next owner's is higher.
     async fn release_lanes(&self, session: SessionId, subscription: SubscriptionNo) -> crate::Result<()>;
 
-    /// Dead letters of a subscription, oldest first, starting after `after` (a lane and position).
+    /// Dead letters of a subscription in the order of lane and position, starting after `after` (a lane and position).
     async fn dead_letters(
         &self,
         subscription: SubscriptionNo,

@@ -13,10 +13,12 @@
 //! | schema | [`SchemaStore`] | says whether the schema fits this program |
 
 mod accept;
+pub mod codec;
 mod config;
 mod error;
 mod lane;
 mod log;
+pub mod overlap;
 mod schema;
 #[cfg(feature = "testing")]
 pub mod testing;

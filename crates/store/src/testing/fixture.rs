@@ -1,0 +1,229 @@
+//! What most cases begin with: a migrated store with a tenant and a source, and events to accept.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use portero_types::{
+    EntityHash, Header, IngestKey, LaneCount, NewEvent, Position, ProviderName, ReceiptId, RequestId,
+    SecretId, SessionId, Shard, ShardCount, SourceId, SubscriptionId, TenantId, Timestamp,
+};
+
+use super::{Database, migrated};
+use crate::{
+    DynStore, NewSession, NewSource, NewSubscription, NewTenant, Sealed, Source, StartAt, Tenant, Verdict,
+};
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A number that was never handed out before in this process.
+pub fn fresh() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The moment at which cases happen.
+pub const NOW: Timestamp = Timestamp::from_secs(1_750_000_000);
+
+/// A day in seconds.
+pub const DAY_SECS: i64 = 86_400;
+
+/// A migrated store with one tenant and one source.
+pub struct Fixture {
+    pub store: DynStore,
+    pub tenant: Tenant,
+    pub source: Source,
+    pub shards: ShardCount,
+}
+
+impl Fixture {
+    /// Sets it up.
+    pub async fn new(database: &dyn Database) -> Self {
+        let store = migrated(database).await;
+        let tenant = store.create_tenant(new_tenant("acme")).await.expect("a tenant");
+        let source = store.create_source(new_source("acme", "stripe-eu")).await.expect("a source");
+        let shards = store.heads().await.expect("heads").len();
+        let shards = ShardCount::new(u16::try_from(shards).expect("few")).expect("a shard count");
+        Self { store, tenant, source, shards }
+    }
+
+    /// An event whose ordering key is its id and whose body names it.
+    pub fn event(&self, event_id: &str) -> NewEvent {
+        self.keyed(event_id, &format!("stripe:{event_id}"))
+    }
+
+    /// An event of an entity.
+    pub fn keyed(&self, event_id: &str, ordering_key: &str) -> NewEvent {
+        event_of(&self.tenant, &self.source, event_id, ordering_key)
+    }
+
+    /// An event that lies in a shard.
+    pub fn event_in(&self, shard: Shard, event_id: &str) -> NewEvent {
+        let key = (0..)
+            .map(|n| format!("stripe:{event_id}/{n}"))
+            .find(|key| EntityHash::of(&self.tenant.id, key).slot().shard(self.shards) == shard)
+            .expect("some key lies in each shard");
+        self.keyed(event_id, &key)
+    }
+
+    /// Accepts one event and says where it stands.
+    pub async fn accepted(&self, event: &NewEvent) -> Position {
+        let verdicts = self.store.accept(std::slice::from_ref(event)).await.expect("accepted");
+        position(verdicts[0])
+    }
+
+    /// Accepts so many events in a shard; the last one's position.
+    pub async fn fill(&self, shard: Shard, count: usize) -> u64 {
+        let batch: Vec<_> = (0..count).map(|_| self.event_in(shard, &format!("evt_{}", fresh()))).collect();
+        let verdicts = self.store.accept(&batch).await.expect("accepted");
+        verdicts.into_iter().map(|verdict| position(verdict).n).max().unwrap_or(0)
+    }
+
+    /// Creates a subscription to everything with the default number of lanes.
+    pub async fn subscription(&self, id: &str) -> crate::Subscription {
+        self.store.create_subscription(new_subscription(id)).await.expect("a subscription")
+    }
+
+    /// Opens a session that lives for an hour.
+    pub async fn session(&self, instance: &str) -> SessionId {
+        let session = new_session(instance, 3_600_000);
+        self.store.open_session(&session).await.expect("a session");
+        session.id
+    }
+}
+
+/// The position of an accepted event.
+///
+/// # Panics
+/// When it was not accepted.
+#[track_caller]
+pub fn position(verdict: Verdict) -> Position {
+    match verdict {
+        Verdict::Accepted { position } => position,
+        other @ (Verdict::Duplicate { .. } | Verdict::Conflict { .. }) => panic!("not accepted: {other:?}"),
+    }
+}
+
+/// An event of some tenant's source.
+pub fn event_of(tenant: &Tenant, source: &Source, event_id: &str, ordering_key: &str) -> NewEvent {
+    let number = fresh();
+    let body = format!("{{\"id\":\"{event_id}\"}}");
+    NewEvent {
+        receipt_id: ReceiptId::new(NOW, u128::from(number)),
+        tenant_no: tenant.no,
+        source_no: source.no,
+        secret_no: None,
+        provider: source.provider.clone(),
+        event_id: event_id.to_owned(),
+        id_derived: false,
+        event_type: "invoice.paid".to_owned(),
+        ordering_key: ordering_key.to_owned(),
+        entity: EntityHash::of(&tenant.id, ordering_key),
+        body_digest: digest(body.as_bytes()),
+        received_at: NOW,
+        expires_at: Timestamp::from_secs(NOW.as_secs() + 35 * DAY_SECS),
+        request_id: RequestId::new(NOW, u128::from(number)),
+        trace_parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned(),
+        content_type: "application/json".to_owned(),
+        headers: vec![Header { name: "stripe-signature".to_owned(), value: b"t=1,v1=00".to_vec() }],
+        body: Bytes::from(body),
+    }
+}
+
+/// The same event with other bytes, as another request would bring it.
+pub fn with_body(event: &NewEvent, body: &[u8]) -> NewEvent {
+    let mut event = again(event);
+    event.body_digest = digest(body);
+    event.body = Bytes::copy_from_slice(body);
+    event
+}
+
+/// The same event as another request would bring it.
+pub fn again(event: &NewEvent) -> NewEvent {
+    let number = u128::from(fresh());
+    NewEvent {
+        receipt_id: ReceiptId::new(NOW, number),
+        request_id: RequestId::new(NOW, number),
+        ..event.clone()
+    }
+}
+
+/// Stands in for SHA-256: stores compare digests and never compute them.
+fn digest(bytes: &[u8]) -> [u8; 32] {
+    let mut digest = [0; 32];
+    let text = String::from_utf8_lossy(bytes);
+    let hash = EntityHash::of(&tenant_id("digest"), &text).0;
+    digest[..8].copy_from_slice(&hash.to_be_bytes());
+    digest
+}
+
+pub fn tenant_id(id: &str) -> TenantId {
+    TenantId::new(id).expect("a slug")
+}
+
+pub fn source_id(id: &str) -> SourceId {
+    SourceId::new(id).expect("a slug")
+}
+
+pub fn secret_id(id: &str) -> SecretId {
+    SecretId::new(id).expect("a slug")
+}
+
+pub fn subscription_id(id: &str) -> SubscriptionId {
+    SubscriptionId::new(id).expect("a slug")
+}
+
+pub fn provider(name: &str) -> ProviderName {
+    ProviderName::new(name).expect("a slug")
+}
+
+pub fn new_tenant(id: &str) -> NewTenant {
+    NewTenant { id: tenant_id(id), display_name: format!("The {id} company"), created_at: NOW }
+}
+
+pub fn new_source(tenant: &str, id: &str) -> NewSource {
+    let mut key = [7; 16];
+    key[..8].copy_from_slice(&fresh().to_be_bytes());
+    NewSource {
+        tenant: tenant_id(tenant),
+        id: source_id(id),
+        provider: provider("stripe"),
+        preset: "stripe".to_owned(),
+        recipe: String::new(),
+        ingest_key: IngestKey::from_bytes(key),
+        public_url: "https://hooks.example.com/in".to_owned(),
+        created_at: NOW,
+    }
+}
+
+pub fn new_secret(id: &str) -> crate::NewSecret {
+    crate::NewSecret {
+        tenant: tenant_id("acme"),
+        source: source_id("stripe-eu"),
+        id: secret_id(id),
+        sealed: Sealed { key_id: "k1".to_owned(), bytes: vec![0, 255, 7, 0] },
+        not_before: NOW,
+        retire_others_at: None,
+        created_at: NOW,
+    }
+}
+
+pub fn new_subscription(id: &str) -> NewSubscription {
+    NewSubscription {
+        id: subscription_id(id),
+        tenant: None,
+        sources: vec![],
+        event_types: vec![],
+        lanes: LaneCount::DEFAULT,
+        attempts_max: 10,
+        defer_deadline_ms: 86_400_000,
+        start_at: StartAt::Latest,
+        created_at: NOW,
+    }
+}
+
+pub fn new_session(instance: &str, ttl_ms: u64) -> NewSession {
+    NewSession {
+        id: SessionId::new(NOW, u128::from(fresh())),
+        instance: instance.to_owned(),
+        ttl: std::time::Duration::from_millis(ttl_ms),
+    }
+}

@@ -1,0 +1,206 @@
+//! The conformance suite: what every store must do, as cases that drive nothing but the traits.
+//!
+//! An implementation writes a [`Database`] and a function that makes a fresh one, and lets [`crate::conformance!`] make a
+//! test of each case. Cases own their database; they never sleep, they wait for a condition up to [`PATIENCE`]. Visible
+//! differences between implementations are bugs; the only allowed one is [`Database::is_exclusive`].
+
+#![allow(missing_docs, reason = "the names of cases are sentences")]
+
+pub mod accept;
+pub mod config;
+pub mod fixture;
+pub mod lanes;
+pub mod log;
+pub mod parked;
+pub mod schema;
+pub mod secrets;
+pub mod sessions;
+
+use std::future::Future;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{DynStore, Error, ErrorKind};
+
+/// How long a case waits for something that must come to pass.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A database that one case has for itself. It is removed when this value is dropped.
+#[async_trait]
+pub trait Database: Send + Sync {
+    /// Opens the database, without migrating it. Called again, it opens it as another process would; an exclusive store
+    /// answers with the same handle.
+    async fn open(&self) -> DynStore;
+
+    /// Whether one process owns the database alone, so that opening a session fences every other one.
+    fn is_exclusive(&self) -> bool;
+
+    /// Runs one statement past the store, for cases about damage. The migrations that ran are rows of
+    /// `_sqlx_migrations(version, success, …)`.
+    async fn execute(&self, statement: &'static str);
+}
+
+/// Makes a test of each case. Its argument is a path to an `async fn() -> impl Database` that makes a fresh one.
+///
+/// The caller needs `tokio` with `macros` and `rt-multi-thread` among its dev-dependencies.
+#[macro_export]
+macro_rules! conformance {
+    ($fresh:path) => {
+        $crate::conformance!(@cases $fresh, accept: [
+            a_new_event_gets_a_receipt_an_event_and_a_log_entry,
+            the_same_bytes_again_are_a_duplicate_of_the_first,
+            other_bytes_under_the_same_id_are_a_conflict_and_the_first_stays,
+            a_key_twice_in_one_batch_is_accepted_once,
+            new_and_known_events_of_a_batch_get_their_own_verdicts,
+            a_batch_may_touch_every_shard,
+            order_within_a_shard_follows_the_batch,
+            sixty_four_identical_accepts_at_once_make_one_receipt,
+            overlapping_batches_in_opposite_order_all_finish,
+            tenants_and_providers_keep_equal_ids_apart,
+            bodies_are_kept_byte_for_byte,
+            headers_are_kept_exactly,
+            texts_are_kept_up_to_their_limits,
+            a_refused_event_takes_its_batch_along_but_not_its_neighbours_alone,
+            an_empty_batch_is_nothing,
+            repeats_are_counted_on_the_receipt,
+            receipts_are_found_only_by_their_tenant,
+            a_thousand_events_fit_one_batch,
+        ]);
+        $crate::conformance!(@cases $fresh, log: [
+            an_empty_log_has_a_head_of_zero_in_each_shard,
+            an_entry_says_what_routes_its_event,
+            pages_walk_the_log_in_order_and_know_the_head,
+            pages_never_miss_an_entry_while_writers_run,
+            entries_are_found_at_their_positions,
+            events_are_found_by_their_receipts,
+        ]);
+        $crate::conformance!(@cases $fresh, config: [
+            every_change_raises_the_revision,
+            tenants_are_created_read_and_deleted,
+            sources_are_created_read_and_deleted,
+            lists_come_in_the_order_of_names_page_by_page,
+            lists_show_nothing_of_other_tenants,
+            a_tenant_in_use_is_not_deleted,
+            a_deleted_name_may_be_used_again,
+            an_ingest_key_belongs_to_one_source,
+            events_outlive_their_source_and_tenant,
+            subscriptions_read_back_as_they_were_created,
+            a_subscription_needs_a_lane_for_each_shard,
+            a_subscription_begins_at_the_head_or_at_the_oldest_event,
+            a_deleted_subscription_takes_its_lanes_along,
+            the_snapshot_holds_what_is_live,
+            creating_one_name_at_once_succeeds_once,
+        ]);
+        $crate::conformance!(@cases $fresh, secrets: [
+            secrets_are_added_read_and_deleted,
+            rotation_ends_the_others_that_have_no_end_yet,
+            too_many_secrets_active_at_one_moment_are_refused,
+            secrets_that_never_overlap_are_not_counted_together,
+            sixteen_secrets_added_at_once_stay_within_the_limit,
+            the_snapshot_forgets_secrets_a_day_after_their_end,
+        ]);
+        $crate::conformance!(@cases $fresh, sessions: [
+            a_claim_takes_every_free_lane_once,
+            lanes_of_a_live_session_are_not_claimable,
+            closing_a_session_frees_its_lanes,
+            releasing_lanes_frees_those_of_one_subscription,
+            a_new_session_of_an_instance_fences_the_older,
+            an_exclusive_store_fences_every_older_session,
+            an_expired_session_loses_its_lanes_to_the_next,
+            an_expired_session_that_lost_nothing_may_be_renewed,
+            a_fenced_session_writes_nothing,
+            an_unknown_session_is_fenced,
+            a_takeover_finds_the_last_progress_under_a_higher_epoch,
+            claims_at_once_never_share_a_lane,
+        ]);
+        $crate::conformance!(@cases $fresh, lanes: [
+            a_new_lane_begins_where_its_subscription_does,
+            the_last_flush_is_what_the_next_owner_finds,
+            a_flush_sent_twice_counts_once,
+            an_overtaken_flush_changes_nothing,
+            a_watermark_never_falls,
+            a_flush_under_an_old_epoch_is_missing_in_the_answer,
+            lanes_flushed_together_are_written_together,
+            acked_positions_that_do_not_rise_are_refused,
+            a_long_acked_list_reads_back,
+            five_hundred_flushes_leave_the_last_state,
+            a_watermark_beyond_the_head_is_refused,
+            an_acked_position_beyond_the_head_is_refused,
+        ]);
+        $crate::conformance!(@cases $fresh, parked: [
+            parked_entities_read_back_whole,
+            a_parked_entity_is_replaced_as_a_whole,
+            an_entity_may_leave_and_return_in_one_flush,
+            a_thousand_waiting_positions_read_back,
+            deferred_events_read_back_until_settled,
+            dead_letters_are_listed_page_by_page,
+            a_dead_letter_written_twice_is_there_once,
+            reasons_never_make_a_flush_fail,
+            a_refused_flush_writes_no_part_of_itself,
+        ]);
+        $crate::conformance!(@cases $fresh, schema: [
+            a_new_database_is_empty_until_it_is_migrated,
+            migrating_again_changes_nothing,
+            concurrent_migrations_wait_for_each_other,
+            a_schema_ahead_is_told_and_left_alone,
+            a_schema_behind_is_told,
+            an_interrupted_migration_is_told_and_left_alone,
+            a_migrated_database_can_commit,
+            a_database_has_one_identity,
+            a_new_log_is_of_the_first_generation,
+        ]);
+    };
+    (@cases $fresh:path, $module:ident: [$($case:ident),* $(,)?]) => {
+        mod $module {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    let database = $fresh().await;
+                    $crate::testing::$module::$case(&database).await;
+                }
+            )*
+        }
+    };
+}
+
+/// Opens and migrates.
+///
+/// # Panics
+/// When the store cannot be migrated.
+pub async fn migrated(database: &dyn Database) -> DynStore {
+    let store = database.open().await;
+    store.migrate().await.expect("a new database can be migrated");
+    store
+}
+
+/// Tries until there is an answer.
+///
+/// # Panics
+/// When there is none after [`PATIENCE`].
+pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut attempt: impl FnMut() -> F) -> T {
+    let tries = async {
+        loop {
+            if let Some(answer) = attempt().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    match tokio::time::timeout(PATIENCE, tries).await {
+        Ok(answer) => answer,
+        Err(_) => panic!("not within {PATIENCE:?}: {what}"),
+    }
+}
+
+/// Asserts the kind of a failure.
+///
+/// # Panics
+/// When the call succeeded or failed otherwise.
+#[track_caller]
+pub fn assert_fails<T: std::fmt::Debug>(outcome: Result<T, Error>, kind: ErrorKind) {
+    match outcome {
+        Ok(value) => panic!("expected {kind:?}, got {value:?}"),
+        Err(error) => assert_eq!(error.kind(), kind, "{error}"),
+    }
+}
