@@ -34,12 +34,6 @@ pub enum Error {
         /// The position.
         position: u64,
     },
-    /// A position is parked or deferred, but the journal has not passed it: the tail would deliver it again.
-    #[error("position {position} is parked or deferred but the journal has not passed it")]
-    NotPassed {
-        /// The position.
-        position: u64,
-    },
     /// A page starts after the lane's cursor: entries between them would be lost.
     #[error("a page that starts after {after} leaves a gap to the lane's cursor {cursor}")]
     Gap {
@@ -56,7 +50,7 @@ impl Error {
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Config { .. } => ErrorKind::Config,
-            Self::ParkedOrder { .. } | Self::TwoPlaces { .. } | Self::NotPassed { .. } => ErrorKind::Corrupt,
+            Self::ParkedOrder { .. } | Self::TwoPlaces { .. } => ErrorKind::Corrupt,
             Self::Gap { .. } => ErrorKind::Misuse,
         }
     }

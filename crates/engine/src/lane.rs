@@ -1,13 +1,26 @@
-//! One lane of one subscription.
+//! One lane of one subscription: its state, its figures, and how an entity changes its phase. The inputs and outputs
+//! are in the modules below, one for each concern.
 
-use portero_types::{Epoch, Timestamp};
-use rand::Rng;
-use std::time::Duration;
+mod ending;
+mod fate;
+mod flushing;
+mod intake;
+mod offering;
+mod parking;
+mod restoring;
+mod settling;
+mod timing;
 
-use crate::{
-    Delivery, Ending, Entry, Error, Flush, FlushResult, LaneConfig, Restored, Revoke, Room, Settled,
-    Settlement, StreamId, Tag, Token, Undeliverable,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use portero_types::{EntityHash, Epoch, Timestamp};
+
+use crate::batch::{Batch, Sent};
+use crate::entity::{Entity, Event};
+use crate::journal::Journal;
+use crate::phase::Phase;
+use crate::timers::{Timer, Timers};
+use crate::{LaneConfig, Revoke, Settled, StreamId};
 
 /// The delivery state of one lane of one subscription, under one epoch.
 ///
@@ -26,17 +39,61 @@ use crate::{
 /// 5. A polled flush must be answered by exactly one [`Lane::handle_flushed`]; until then there is no other flush.
 /// 6. Call [`Lane::handle_timeout`] at the moment that [`Lane::poll_timeout`] names; it changes with every other call.
 ///    Calling early or late is harmless.
-/// 7. After [`FlushResult::Lost`] or [`Lane::handle_lost`] the lane is over: it answers what is open and then stays silent.
+/// 7. After [`FlushResult::Lost`](crate::FlushResult::Lost) or [`Lane::handle_lost`] the lane is over: it answers what is
+///    open and then stays silent.
 ///
 /// `now` is wall time and should not go backwards by much: timers wait for it.
 ///
 /// Everything is synchronous; there is nothing to cancel. Memory is bounded by [`LaneConfig::positions_max`] events, plus
-/// four statuses for each event of the window; settlements beyond that are answered with
+/// four waiting statuses for each event of the window; settlements beyond that are answered with
 /// [`Status::TryAgain`](crate::Status::TryAgain).
 #[derive(Debug)]
 pub struct Lane {
+    config: LaneConfig,
     epoch: Epoch,
-    cursor: u64,
+    stream: Option<StreamId>,
+    journal: Journal,
+    /// Every position that the lane holds. A `Done` event leaves when the flush that says so is written.
+    events: HashMap<u64, Event>,
+    /// Every entity of those events, unless all of them are `Done` and nothing blocks it.
+    entities: HashMap<EntityHash, Entity>,
+    /// Entities in phase `Ready` by turn.
+    ready: BTreeMap<u64, EntityHash>,
+    /// Entities in phase `InFlight` by stream and position.
+    in_flight: BTreeMap<(StreamId, u64), EntityHash>,
+    timers: Timers,
+    /// Events of which no entry is known.
+    unknown: BTreeSet<u64>,
+    /// Parked and deferred events.
+    outside: BTreeSet<u64>,
+    /// Last number given to a turn or a decision.
+    serial: u64,
+    batch: Batch,
+    sent: Option<Sent>,
+    seq: u64,
+    /// Watermark of the last flush that was made and has not failed.
+    flushed_watermark: u64,
+    /// When a watermark that moved without settlements is to be written.
+    idle_flush_at: Option<Timestamp>,
+    settled: VecDeque<Settled>,
+    revoked: VecDeque<Revoke>,
+    counts: Counts,
+    lost: bool,
+}
+
+/// Running figures, so that nobody has to walk the maps for them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Events in place `Done`.
+    done: usize,
+    /// Events in place `Deferred`.
+    deferred: usize,
+    /// Entities with a head.
+    parked_entities: usize,
+    /// Statuses that wait for a flush.
+    answers: usize,
+    expired: u64,
+    dead: u64,
 }
 
 /// Figures for metrics and heartbeats.
@@ -58,24 +115,13 @@ pub struct Stats {
     pub deferred: usize,
     /// When the oldest unsettled event was accepted; `None` when there is none, or its entry is not known yet.
     pub oldest_unsettled: Option<Timestamp>,
-    /// Events that retention dropped before they were settled, since the lane was made.
+    /// Events that retention dropped before they were settled, since the lane was made. Counted when it is written.
     pub expired: u64,
-    /// Dead letters since the lane was made.
+    /// Dead letters since the lane was made. Counted when they are written.
     pub dead: u64,
 }
 
 impl Lane {
-    /// A lane that continues where the last owner's written flushes ended.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for a limit below its bound; [`Error::ParkedOrder`], [`Error::TwoPlaces`] or
-    /// [`Error::NotPassed`] for stored state that breaks an invariant.
-    pub fn new(config: LaneConfig, epoch: Epoch, restored: Restored, now: Timestamp) -> Result<Self, Error> {
-        let _ = now;
-        config.validate()?;
-        Ok(Self { epoch, cursor: restored.watermark })
-    }
-
     /// The epoch under which the lane was claimed.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
@@ -85,143 +131,112 @@ impl Lane {
     /// Up to which position the log was read.
     #[must_use]
     pub const fn cursor(&self) -> u64 {
-        self.cursor
+        self.journal.cursor()
     }
 
-    /// How many more entries the lane takes; 0 means stop reading.
-    #[must_use]
-    pub fn capacity(&self) -> usize {
-        0
-    }
-
-    /// Whether nothing is in a consumer's hands and nothing waits to be written: then the lane can be handed over.
+    /// Whether nothing is in a consumer's hands and no change waits to be written: then the lane can be handed over. An
+    /// idle watermark may still be unwritten; see [`Lane::hurry_flush`].
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        true
+        self.in_flight.is_empty() && self.batch.is_empty() && self.sent.is_none()
     }
 
     /// Whether the lane was lost.
     #[must_use]
-    pub fn is_lost(&self) -> bool {
-        false
+    pub const fn is_lost(&self) -> bool {
+        self.lost
     }
 
     /// Figures for metrics and heartbeats. Cheap.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats::default()
+        let oldest = self.journal.oldest().into_iter().chain(self.outside.first().copied()).min();
+        Stats {
+            cursor: self.journal.cursor(),
+            watermark: self.journal.watermark(),
+            window: self.journal.window_len(),
+            in_flight: self.in_flight.len(),
+            parked_entities: self.counts.parked_entities,
+            parked_positions: self.outside.len(),
+            deferred: self.counts.deferred,
+            oldest_unsettled: oldest
+                .and_then(|position| self.event(position).entry)
+                .map(|entry| entry.accepted_at),
+            expired: self.counts.expired,
+            dead: self.counts.dead,
+        }
     }
 
-    /// Takes the matching `entries` (ascending) of a page that covers the positions above `after` up to and including
-    /// `read_through`. Entries at or below the cursor are ignored. Takes no more than [`Lane::capacity`] and moves the
-    /// cursor accordingly: when it returns less than `read_through`, read on after the returned cursor later.
-    ///
-    /// # Errors
-    /// [`Error::Gap`] when `after` lies beyond the cursor. Nothing changed.
-    pub fn handle_page(
-        &mut self,
-        now: Timestamp,
-        after: u64,
-        entries: &[Entry],
-        read_through: u64,
-    ) -> Result<u64, Error> {
-        let _ = (now, after, entries);
-        self.cursor = read_through;
-        Ok(self.cursor)
+    fn event(&self, position: u64) -> &Event {
+        self.events.get(&position).expect("every open position has its event")
     }
 
-    /// Up to `limit` parked or deferred positions whose entries the lane does not know, ascending. The same ones come
-    /// again until [`Lane::handle_entries`] answers.
-    #[must_use]
-    pub fn needs_entries(&self, limit: usize) -> Vec<u64> {
-        let _ = limit;
-        Vec::new()
+    fn event_mut(&mut self, position: u64) -> &mut Event {
+        self.events.get_mut(&position).expect("every open position has its event")
     }
 
-    /// Answers [`Lane::needs_entries`]: entries that were found, and positions that retention has dropped. The latter are
-    /// counted as expired and leave the lane. Positions that were not asked for are ignored.
-    pub fn handle_entries(&mut self, now: Timestamp, found: &[Entry], missing: &[u64]) {
-        let _ = (now, found, missing);
+    fn entity_mut(&mut self, entity: EntityHash) -> &mut Entity {
+        self.entities.get_mut(&entity).expect("every open event has its entity")
     }
 
-    /// Names the stream for new deliveries, or none. Deliveries in flight stay on their stream until they are settled or
-    /// that stream ends, and their entities wait for that.
-    pub fn set_stream(&mut self, stream: Option<StreamId>) {
-        let _ = stream;
+    const fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
     }
 
-    /// The next delivery for the current stream, when there is one that fits into `room`. A first-in-line event that does
-    /// not fit is waited for, not overtaken. Logarithmic in the lane's size.
-    pub fn poll_delivery(&mut self, now: Timestamp, room: Room) -> Option<Delivery> {
-        let _ = (now, room);
-        None
+    /// The only way in which an entity's phase changes: leaves the old phase's queue, map and timer, and enters those
+    /// of the new one.
+    fn enter(&mut self, entity: EntityHash, next: Phase) {
+        let Self { entities, ready, in_flight, timers, config, .. } = self;
+        let state = entities.get_mut(&entity).expect("every open event has its entity");
+        debug_assert!(state.phase.may_become(&next), "{:?} may not become {next:?}", state.phase);
+        match state.phase {
+            Phase::Ready { turn } => {
+                ready.remove(&turn);
+            }
+            Phase::InFlight(offer) => {
+                in_flight.remove(&(offer.stream, offer.token.position));
+            }
+            Phase::Idle | Phase::Fetching | Phase::Settling { .. } | Phase::Waiting { .. } => {}
+        }
+        if let Some(at) = state.timer.take() {
+            timers.cancel(at, Timer::Entity(entity));
+        }
+        match next {
+            Phase::Ready { turn } => {
+                ready.insert(turn, entity);
+            }
+            Phase::InFlight(offer) => {
+                in_flight.insert((offer.stream, offer.token.position), entity);
+                let age_at = offer.started_at.plus(config.window_age_max);
+                state.timer =
+                    Some(if state.head.is_none() { age_at.min(offer.hold_until) } else { offer.hold_until });
+            }
+            Phase::Waiting { until } => state.timer = Some(until),
+            Phase::Idle | Phase::Fetching | Phase::Settling { .. } => {}
+        }
+        if let Some(at) = state.timer {
+            timers.set(at, Timer::Entity(entity));
+        }
+        state.phase = next;
     }
 
-    /// Takes an outcome. Its status comes by [`Lane::poll_settled`] under the same `tag`, exactly once: at once when
-    /// there is nothing to write, otherwise after the flush that contains it.
-    pub fn handle_settle(&mut self, now: Timestamp, rng: &mut dyn Rng, settlement: Settlement, tag: Tag) {
-        let _ = (now, rng, settlement, tag);
-    }
-
-    /// The next answered settlement.
-    pub fn poll_settled(&mut self) -> Option<Settled> {
-        None
-    }
-
-    /// Gives a delivery time until `now + duration` (at most `hold_extension_max`), never less than it had. Returns
-    /// whether the delivery is still going on.
-    pub fn handle_hold(&mut self, now: Timestamp, token: Token, duration: Duration) -> bool {
-        let _ = (now, token, duration);
-        false
-    }
-
-    /// A stream is over. What it had is released or interrupted. Unknown streams are ignored.
-    pub fn handle_stream_ended(
-        &mut self,
-        now: Timestamp,
-        rng: &mut dyn Rng,
-        stream: StreamId,
-        ending: Ending,
-    ) {
-        let _ = (now, rng, stream, ending);
-    }
-
-    /// The caller could not send a delivery. Ignored when that delivery is over.
-    pub fn handle_undeliverable(&mut self, now: Timestamp, token: Token, why: Undeliverable) {
-        let _ = (now, token, why);
-    }
-
-    /// The next delivery that its consumer should stop working on.
-    pub fn poll_revoke(&mut self) -> Option<Revoke> {
-        None
-    }
-
-    /// What is to be written, when something is and no flush is on its way.
-    pub fn poll_flush(&mut self, now: Timestamp) -> Option<Flush> {
-        let _ = now;
-        None
-    }
-
-    /// Makes an idle watermark due at once, for a last flush before the lane is handed over.
-    pub fn hurry_flush(&mut self) {}
-
-    /// Answers the flush that is on its way. Another `seq` is ignored.
-    pub fn handle_flushed(&mut self, now: Timestamp, seq: u64, result: FlushResult) {
-        let _ = (now, seq, result);
-    }
-
-    /// The lane belongs to another owner: all open settlements are answered with
-    /// [`Status::TryAgain`](crate::Status::TryAgain), all deliveries revoked, and everything else is forgotten.
-    pub fn handle_lost(&mut self) {}
-
-    /// Does what is due: backoffs, deadlines, holds, ages.
-    pub fn handle_timeout(&mut self, now: Timestamp, rng: &mut dyn Rng) {
-        let _ = (now, rng);
-    }
-
-    /// When to call [`Lane::handle_timeout`], or to poll an idle flush; may lie in the past.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Timestamp> {
-        None
+    /// Lets an entity whose hands are free do what comes next, or forgets it when there is nothing left.
+    fn advance(&mut self, entity: EntityHash, now: Timestamp) {
+        let Some(state) = self.entities.get(&entity) else { return };
+        let phase = state.phase;
+        let next = match state.candidate() {
+            None => Phase::Idle,
+            Some((position, _)) if self.event(position).entry.is_none() => Phase::Fetching,
+            Some((_, Some(until))) if until > now => Phase::Waiting { until },
+            Some(_) => Phase::Ready { turn: self.next_serial() },
+        };
+        let stays = matches!((phase, next), (Phase::Idle, Phase::Idle) | (Phase::Fetching, Phase::Fetching));
+        if !stays {
+            self.enter(entity, next);
+        }
+        if self.entities.get(&entity).is_some_and(Entity::is_empty) {
+            self.entities.remove(&entity);
+        }
     }
 }

@@ -16,12 +16,17 @@
 //!
 //! Start at [`Lane`], whose documentation gives the legal calling order.
 
+mod batch;
 mod config;
 mod delivery;
+mod entity;
 mod error;
 mod flush;
+mod journal;
 mod lane;
+mod phase;
 mod settlement;
+mod timers;
 
 pub use config::{Backoff, LaneConfig};
 pub use delivery::{Delivery, Entry, Revoke, RevokeReason, Room, StreamId, Token};

@@ -1,0 +1,145 @@
+//! Entries come in from the log.
+
+use portero_types::Timestamp;
+
+use super::Lane;
+use crate::entity::{Entity, Event, Place};
+use crate::phase::Phase;
+use crate::timers::Timer;
+use crate::{Entry, Error};
+
+use super::fate::Fate;
+
+impl Lane {
+    /// How many more entries the lane takes; 0 means stop reading.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        if self.lost {
+            return 0;
+        }
+        let window = self.journal.window_len() + self.counts.done;
+        let in_window = self.config.window_events_max.saturating_sub(window);
+        in_window.min(self.config.positions_max.saturating_sub(self.events.len()))
+    }
+
+    /// Takes the matching `entries` (ascending) of a page that covers the positions above `after` up to and including
+    /// `read_through`, and returns the new cursor. Entries at or below the old cursor are ignored. Takes no more than
+    /// [`Lane::capacity`]: when the returned cursor is below `read_through`, read on after it once there is room.
+    ///
+    /// # Errors
+    /// [`Error::Gap`] when `after` lies beyond the cursor. Nothing changed.
+    pub fn handle_page(
+        &mut self,
+        now: Timestamp,
+        after: u64,
+        entries: &[Entry],
+        read_through: u64,
+    ) -> Result<u64, Error> {
+        let cursor = self.journal.cursor();
+        if after > cursor {
+            return Err(Error::Gap { after, cursor });
+        }
+        if self.lost {
+            return Ok(cursor);
+        }
+        let mut room = self.capacity();
+        let mut through = read_through;
+        for entry in entries.iter().take_while(|entry| entry.n <= read_through) {
+            if entry.n <= self.journal.cursor() {
+                continue;
+            }
+            if self.journal.has_passed(entry.n) {
+                // Settled by an earlier owner.
+                self.journal.read_to(entry.n);
+            } else if self.events.contains_key(&entry.n) {
+                // Parked or deferred by an earlier owner.
+                self.journal.read_to(entry.n);
+                self.journal.pass(entry.n);
+            } else if room == 0 {
+                through = entry.n - 1;
+                break;
+            } else {
+                room -= 1;
+                self.admit(now, *entry);
+            }
+        }
+        self.journal.read_to(through);
+        self.enforce_cap(now);
+        if self.idle_flush_at.is_none() && self.journal.watermark() > self.flushed_watermark {
+            self.idle_flush_at = Some(now.plus(self.config.idle_flush_after));
+        }
+        Ok(self.journal.cursor())
+    }
+
+    fn admit(&mut self, now: Timestamp, entry: Entry) {
+        let position = entry.n;
+        let state = self.entities.entry(entry.entity).or_insert_with(Entity::new);
+        state.queue.push_back(position);
+        let (is_parked, phase) = (state.head.is_some(), state.phase);
+        let place = if is_parked { Place::Parked } else { Place::Window };
+        let event = Event {
+            entity: entry.entity,
+            entry: Some(entry),
+            place,
+            deliveries: 0,
+            offers_before: 0,
+            note: None,
+        };
+        self.events.insert(position, event);
+        if is_parked {
+            self.journal.read_to(position);
+            self.journal.pass(position);
+            self.outside.insert(position);
+            self.batch.parks.insert(entry.entity);
+        } else {
+            self.journal.open(position);
+        }
+        match phase {
+            Phase::Idle => self.advance(entry.entity, now),
+            // It would stand behind a delivery that has left the window, or should have.
+            Phase::InFlight(offer)
+                if !is_parked && offer.started_at.plus(self.config.window_age_max) <= now =>
+            {
+                self.park(now, entry.entity);
+            }
+            Phase::Fetching
+            | Phase::Ready { .. }
+            | Phase::InFlight(_)
+            | Phase::Settling { .. }
+            | Phase::Waiting { .. } => {}
+        }
+    }
+
+    /// Up to `limit` parked or deferred positions whose entries the lane does not know, ascending. The same ones come
+    /// again until [`Lane::handle_entries`] answers.
+    #[must_use]
+    pub fn needs_entries(&self, limit: usize) -> Vec<u64> {
+        self.unknown.iter().copied().take(limit).collect()
+    }
+
+    /// Answers [`Lane::needs_entries`]: entries that were found, and positions that retention has dropped. The latter are
+    /// counted as expired and leave the lane. Positions that were not asked for are ignored.
+    pub fn handle_entries(&mut self, now: Timestamp, found: &[Entry], missing: &[u64]) {
+        for entry in found {
+            if !self.unknown.remove(&entry.n) {
+                continue;
+            }
+            let event = self.event_mut(entry.n);
+            // The row knows the entity under which the event was ordered so far.
+            event.entry = Some(Entry { entity: event.entity, ..*entry });
+            let (entity, place) = (event.entity, event.place);
+            let deadline = event.note.as_deref().map(|note| note.deadline);
+            if let (Place::Deferred, Some(at)) = (place, deadline) {
+                self.timers.set(at, Timer::Deadline(entry.n));
+            }
+            if self.entity_mut(entity).phase == Phase::Fetching {
+                self.advance(entity, now);
+            }
+        }
+        for position in missing {
+            if self.unknown.contains(position) {
+                self.conclude(now, *position, Fate::Expired);
+            }
+        }
+    }
+}
