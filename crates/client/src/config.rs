@@ -1,0 +1,163 @@
+//! How a client reaches its gateway.
+
+use std::time::Duration;
+
+use tonic::transport::Endpoint;
+pub use tonic::transport::ClientTlsConfig;
+
+use crate::error::Error;
+use crate::token::Token;
+
+/// Longest instance id, bytes (a bound of the protocol).
+const INSTANCE_ID_BYTES_MAX: usize = 128;
+
+/// Everything that a [`Client`](crate::Client) needs to know.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// `http://host:port` or `https://host:port`.
+    pub endpoint: String,
+    /// Where access tokens come from. Default: none.
+    pub token: Token,
+    /// Stable name of this consumer's place (host, pod), 1 to 128 bytes; a newer stream of the same instance to the same
+    /// subscription ends older ones. Default: a random name, so that processes never end each other's streams.
+    pub instance_id: Option<String>,
+    /// TLS for `https` endpoints. Default: the platform's certificate authorities.
+    pub tls: Option<ClientTlsConfig>,
+    /// Settings of the connection.
+    pub transport: Transport,
+}
+
+impl ClientConfig {
+    /// Defaults for an endpoint such as `http://127.0.0.1:50051`.
+    #[must_use]
+    pub fn new(endpoint: impl Into<String>) -> Self {
+        Self {
+            endpoint: endpoint.into(),
+            token: Token::none(),
+            instance_id: None,
+            tls: None,
+            transport: Transport::default(),
+        }
+    }
+
+    /// Checks every field.
+    pub(crate) fn check(&self) -> Result<Endpoint, Error> {
+        if let Some(id) = &self.instance_id
+            && (id.is_empty() || id.len() > INSTANCE_ID_BYTES_MAX)
+        {
+            return Err(Error::Config { field: "instance_id", rule: "1 to 128 bytes" });
+        }
+        let bad_endpoint =
+            || Error::Config { field: "endpoint", rule: "http://host:port or https://host:port" };
+        let endpoint = Endpoint::from_shared(self.endpoint.clone()).map_err(|_| bad_endpoint())?;
+        let https = match endpoint.uri().scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(bad_endpoint()),
+        };
+        if endpoint.uri().authority().is_none() {
+            return Err(bad_endpoint());
+        }
+        let endpoint = self.transport.apply(endpoint)?;
+        if !https {
+            return Ok(endpoint);
+        }
+        let tls = self.tls.clone().unwrap_or_else(|| ClientTlsConfig::new().with_native_roots());
+        endpoint
+            .tls_config(tls)
+            .map_err(|_| Error::Config { field: "tls", rule: "certificates and keys that can be read" })
+    }
+}
+
+/// Settings of the HTTP/2 connection, all explicit because the defaults of the layers below neither find dead peers nor
+/// fit streams of many small frames.
+#[derive(Clone, Debug)]
+pub struct Transport {
+    /// How long a connection attempt may take. Default 10 s.
+    pub connect_timeout: Duration,
+    /// Interval of HTTP/2 pings, which find a dead peer on this hop. Default 10 s.
+    pub keepalive_interval: Duration,
+    /// How long a ping may stay unanswered. Default 5 s.
+    pub keepalive_timeout: Duration,
+    /// Flow-control window of the connection, bytes, 64 KiB to 1 GiB. Default 8 MiB.
+    pub connection_window_bytes: u32,
+    /// Flow-control window of one stream, bytes, 64 KiB to 1 GiB. Default 1 MiB.
+    pub stream_window_bytes: u32,
+    /// Largest message decoded, bytes, 64 KiB to 64 MiB. The gateway is told and never sends a larger one. Default 4 MiB.
+    pub decode_bytes_max: usize,
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(10),
+            keepalive_interval: Duration::from_secs(10),
+            keepalive_timeout: Duration::from_secs(5),
+            connection_window_bytes: 8 << 20,
+            stream_window_bytes: 1 << 20,
+            decode_bytes_max: 4 << 20,
+        }
+    }
+}
+
+impl Transport {
+    fn apply(&self, endpoint: Endpoint) -> Result<Endpoint, Error> {
+        const WINDOW: std::ops::RangeInclusive<u32> = (64 << 10)..=(1 << 30);
+        let rule = "64 KiB to 1 GiB";
+        if !WINDOW.contains(&self.connection_window_bytes) {
+            return Err(Error::Config { field: "transport.connection_window_bytes", rule });
+        }
+        if !WINDOW.contains(&self.stream_window_bytes) {
+            return Err(Error::Config { field: "transport.stream_window_bytes", rule });
+        }
+        if !((64 << 10)..=(64 << 20)).contains(&self.decode_bytes_max) {
+            return Err(Error::Config { field: "transport.decode_bytes_max", rule: "64 KiB to 64 MiB" });
+        }
+        Ok(endpoint
+            .connect_timeout(self.connect_timeout)
+            .tcp_nodelay(true)
+            .tcp_keepalive(Some(self.keepalive_interval))
+            .http2_keep_alive_interval(self.keepalive_interval)
+            .keep_alive_timeout(self.keepalive_timeout)
+            .keep_alive_while_idle(true)
+            .initial_connection_window_size(self.connection_window_bytes)
+            .initial_stream_window_size(self.stream_window_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field_refused(change: impl FnOnce(&mut ClientConfig)) -> &'static str {
+        let mut config = ClientConfig::new("http://127.0.0.1:50051");
+        change(&mut config);
+        match config.check() {
+            Err(Error::Config { field, .. }) => field,
+            other => panic!("expected a refusal, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_bad_field_is_named() {
+        assert_eq!(field_refused(|c| c.endpoint = "127.0.0.1:50051".to_owned()), "endpoint");
+        assert_eq!(field_refused(|c| c.endpoint = "ftp://gateway:1".to_owned()), "endpoint");
+        assert_eq!(field_refused(|c| c.endpoint = String::new()), "endpoint");
+        assert_eq!(field_refused(|c| c.instance_id = Some(String::new())), "instance_id");
+        assert_eq!(field_refused(|c| c.instance_id = Some("x".repeat(129))), "instance_id");
+        assert_eq!(
+            field_refused(|c| c.transport.stream_window_bytes = 1),
+            "transport.stream_window_bytes"
+        );
+        assert_eq!(
+            field_refused(|c| c.transport.connection_window_bytes = u32::MAX),
+            "transport.connection_window_bytes"
+        );
+        assert_eq!(field_refused(|c| c.transport.decode_bytes_max = 1), "transport.decode_bytes_max");
+    }
+
+    #[test]
+    fn the_defaults_pass() {
+        assert!(ClientConfig::new("http://127.0.0.1:50051").check().is_ok());
+    }
+}

@@ -1,0 +1,52 @@
+//! Where a subscription reports what it does: hooks for metrics and logs.
+
+use std::time::Duration;
+
+use crate::delivery::Delivery;
+use crate::error::Error;
+use crate::outcome::{Outcome, SettlementStatus};
+
+/// Why a stream ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Disconnect<'a> {
+    /// It failed; the subscription reconnects, or ends when the error is fatal.
+    Failed(&'a Error),
+    /// The gateway asked for it; the subscription reconnects.
+    Drained,
+    /// The consumer shut down.
+    Closed,
+}
+
+/// Hooks of a subscription; each does nothing unless it is implemented. They run on the subscription's own task: they must
+/// return at once and must not panic.
+pub trait Observer: Send + Sync + 'static {
+    /// A stream is open.
+    fn connected(&self, _stream_id: &str, _generation: i64, _assigned_lanes: u32) {}
+    /// A stream, or an attempt to open one, ended. `next_attempt_in` is `None` when there is none.
+    fn disconnected(&self, _why: &Disconnect<'_>, _next_attempt_in: Option<Duration>) {}
+    /// A delivery arrived.
+    fn delivered(&self, _delivery: &Delivery) {}
+    /// A handler is done with a delivery.
+    fn handled(&self, _delivery: &Delivery, _outcome: &Outcome, _took: Duration) {}
+    /// A handler panicked; the delivery is retried.
+    fn panicked(&self, _delivery: &Delivery) {}
+    /// The gateway gave its final word on an outcome.
+    fn settled(&self, _receipt_id: &str, _outcome: &Outcome, _status: SettlementStatus) {}
+    /// So many outcomes were not recorded and are sent again.
+    fn resent(&self, _count: usize) {}
+    /// An outcome could not be delivered before the subscription ended: its event will come again.
+    fn lost(&self, _receipt_id: &str, _outcome: &Outcome) {}
+    /// The gateway took so many deliveries back.
+    fn revoked(&self, _count: usize, _reason: &str) {}
+    /// The gateway asked the consumer to reconnect.
+    fn draining(&self, _reason: &str) {}
+    /// How far behind this consumer is: entries not yet read, and the age of the oldest unsettled event.
+    fn lag(&self, _head_lag: u64, _oldest_unsettled_age: Option<Duration>) {}
+}
+
+/// Observes nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silent;
+
+impl Observer for Silent {}
