@@ -1,0 +1,91 @@
+//! Why a token is refused.
+
+/// Why a token is refused. The texts are fixed: nothing of the token is in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Reason {
+    /// Longer than [`crate::TOKEN_BYTES_MAX`].
+    #[error("the token is longer than {max} bytes", max = crate::TOKEN_BYTES_MAX)]
+    TokenTooLarge,
+    /// Not three base64url parts of which the first two hold JSON objects, or with header fields that must be understood
+    /// (`crit`) and are not.
+    #[error("the token is not a well-formed signed JWT")]
+    TokenMalformed,
+    /// Header `alg` is `none`: an unsigned token.
+    #[error("the token is not signed")]
+    AlgorithmNone,
+    /// Header `alg` is symmetric (HMAC): a public key used as if it were a shared secret.
+    #[error("the token is signed with a symmetric algorithm")]
+    AlgorithmSymmetric,
+    /// The issuer is not configured to use this algorithm, or the key is of another kind.
+    #[error("the token's algorithm is not one that its issuer may use")]
+    AlgorithmNotAllowed,
+    /// No configured issuer has this name.
+    #[error("the token's issuer is not trusted here")]
+    IssuerUnknown,
+    /// No `kid` in the header.
+    #[error("the token does not name its key")]
+    KeyIdMissing,
+    /// The issuer has published no key of this `kid`.
+    #[error("the token names a key that its issuer does not publish")]
+    KeyUnknown,
+    /// The issuer's keys have not been fetched yet. The only reason that passes by itself.
+    #[error("the issuer's keys are not available; try again")]
+    KeysUnavailable,
+    /// The signature is not the issuer's.
+    #[error("the token's signature does not verify")]
+    SignatureMismatch,
+    /// None of the `aud` values is ours, or there is none.
+    #[error("the token is meant for another audience")]
+    AudienceWrong,
+    /// No `exp`.
+    #[error("the token has no expiry")]
+    ExpiryMissing,
+    /// `exp` has passed.
+    #[error("the token has expired")]
+    Expired,
+    /// `nbf` or `iat` lies in the future.
+    #[error("the token is not valid yet")]
+    NotYetValid,
+    /// A claim has another type or range than RFC 7519 says, or there is no usable `sub`.
+    #[error("a claim of the token is malformed")]
+    ClaimsMalformed,
+    /// The token, or its subject, has no grant here.
+    #[error("the token grants nothing here")]
+    GrantMissing,
+    /// The grant cannot be understood; it is refused as a whole.
+    #[error("the token's grant is malformed")]
+    GrantMalformed,
+}
+
+impl Reason {
+    /// Stable code for answers, logs and metrics.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::TokenTooLarge => "TOKEN_TOO_LARGE",
+            Self::TokenMalformed => "TOKEN_MALFORMED",
+            Self::AlgorithmNone => "ALGORITHM_NONE",
+            Self::AlgorithmSymmetric => "ALGORITHM_SYMMETRIC",
+            Self::AlgorithmNotAllowed => "ALGORITHM_NOT_ALLOWED",
+            Self::IssuerUnknown => "ISSUER_UNKNOWN",
+            Self::KeyIdMissing => "KEY_ID_MISSING",
+            Self::KeyUnknown => "KEY_UNKNOWN",
+            Self::KeysUnavailable => "KEYS_UNAVAILABLE",
+            Self::SignatureMismatch => "SIGNATURE_MISMATCH",
+            Self::AudienceWrong => "AUDIENCE_WRONG",
+            Self::ExpiryMissing => "EXPIRY_MISSING",
+            Self::Expired => "EXPIRED",
+            Self::NotYetValid => "NOT_YET_VALID",
+            Self::ClaimsMalformed => "CLAIMS_MALFORMED",
+            Self::GrantMissing => "GRANT_MISSING",
+            Self::GrantMalformed => "GRANT_MALFORMED",
+        }
+    }
+
+    /// Whether the same token may be accepted later without anyone acting: the caller answers "unavailable" instead of
+    /// "unauthenticated".
+    #[must_use]
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::KeysUnavailable)
+    }
+}
