@@ -1,0 +1,113 @@
+//! Writing progress: one flush at a time for all lanes that have something to write.
+
+use std::collections::{HashMap, HashSet};
+
+use portero_engine::FlushResult;
+use portero_store::{ErrorKind, LaneFlush, LaneKey};
+use portero_types::LaneNo;
+use tokio::time::Instant;
+
+use super::{Actor, Done, PACE};
+use crate::{convert, metrics};
+
+/// A flush that came back.
+pub(super) struct FlushDone {
+    /// Lanes with the numbers of their flushes.
+    sent: HashMap<LaneNo, u64>,
+    result: portero_store::Result<Vec<LaneKey>>,
+}
+
+impl Actor {
+    pub(super) fn flush_when_due(&mut self) {
+        if self.flushing || Instant::now() < self.flush_at {
+            return;
+        }
+        let now = self.now();
+        let subscription = self.subscription.no;
+        let flushes: Vec<LaneFlush> = self
+            .lanes
+            .iter_mut()
+            .filter_map(|(no, lane)| {
+                let epoch = lane.epoch();
+                let key = LaneKey { subscription, lane: *no };
+                lane.poll_flush(now).map(|flush| convert::flush(key, epoch, flush))
+            })
+            .collect();
+        if flushes.is_empty() {
+            return;
+        }
+        self.flushing = true;
+        let sent = flushes.iter().map(|flush| (flush.lane.lane, flush.state.seq)).collect();
+        let (store, session) = (self.shared.store.clone(), self.shared.session);
+        self.jobs.spawn(async move {
+            let result = store.flush_lanes(session, &flushes).await;
+            Done::Flushed(FlushDone { sent, result })
+        });
+    }
+
+    pub(super) fn flushed(&mut self, done: FlushDone) {
+        self.flushing = false;
+        let (result, written) = match done.result {
+            Ok(keys) => {
+                metrics::flushed("written");
+                (FlushResult::Lost, keys.into_iter().map(|key| key.lane).collect::<HashSet<_>>())
+            }
+            Err(error) => {
+                self.flush_at = Instant::now() + PACE;
+                (self.failed_flush(&error), HashSet::new())
+            }
+        };
+        let now = self.now();
+        for (no, seq) in done.sent {
+            let result = if written.contains(&no) { FlushResult::Written } else { result };
+            if let Some(lane) = self.lanes.get_mut(&no) {
+                lane.handle_flushed(now, seq, result);
+            }
+        }
+        self.poll_revokes();
+        self.poll_statuses();
+        self.drop_lost_lanes();
+    }
+
+    fn failed_flush(&self, error: &portero_store::Error) -> FlushResult {
+        let subscription = &self.subscription.id;
+        match error.kind() {
+            ErrorKind::OutcomeUnknown => {
+                metrics::flushed("unknown");
+                tracing::warn!(subscription.id = %subscription, %error, "it is not known whether progress was written");
+                FlushResult::Unknown
+            }
+            ErrorKind::Fenced => {
+                metrics::flushed("fenced");
+                FlushResult::Lost
+            }
+            ErrorKind::Unavailable => {
+                metrics::flushed("failed");
+                tracing::warn!(subscription.id = %subscription, %error, "progress could not be written; it waits");
+                FlushResult::Failed
+            }
+            ErrorKind::Refused
+            | ErrorKind::AlreadyExists
+            | ErrorKind::NotFound
+            | ErrorKind::FailedPrecondition
+            | ErrorKind::Corrupt
+            | ErrorKind::SchemaMismatch => {
+                metrics::flushed("refused");
+                tracing::error!(
+                    subscription.id = %subscription, %error, cause = ?std::error::Error::source(error),
+                    "progress is refused by the store; deliveries stop until someone acts"
+                );
+                FlushResult::Failed
+            }
+        }
+    }
+
+    fn drop_lost_lanes(&mut self) {
+        let before = self.lanes.len();
+        self.lanes.retain(|_, lane| !lane.is_lost());
+        if self.lanes.len() < before {
+            tracing::warn!(subscription.id = %self.subscription.id, lanes = before - self.lanes.len(), "lanes were lost to another gateway");
+            self.reassign();
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! From a lane's decision to a frame in a consumer's channel: reading bodies and packing frames.
+
+use std::collections::HashMap;
+
+use portero_engine::{Room, StreamId, Undeliverable};
+use portero_store::DynStore;
+use portero_types::{Event, LaneNo, Position, ReceiptId, SubscriptionId};
+use tokio::sync::mpsc;
+
+use super::{Actor, Done, PACE};
+use crate::dispatcher::TraceHook;
+use crate::metrics;
+use crate::stream::{
+    Delivery, DeliveryToken, EndReason, Ending, FRAME_BODY_BYTES_MAX, FRAME_EVENTS_MAX, Frame, WRITE_STALL_MAX,
+};
+
+/// Frames of one stream that may be prepared at the same time.
+const PREPARING_MAX: u32 = 4;
+/// What an event weighs on the wire besides its body and header values, bytes; generous.
+const EVENT_OVERHEAD_BYTES: usize = 4 * 1024;
+
+/// A batch that was prepared.
+pub(super) struct PreparedDone {
+    stream: StreamId,
+    unsent: Vec<(DeliveryToken, Undeliverable)>,
+    stalled: bool,
+}
+
+/// A delivery that has no body yet.
+struct Bare {
+    token: DeliveryToken,
+    attempt: u32,
+    position: Position,
+    receipt_id: ReceiptId,
+}
+
+struct Batch {
+    store: DynStore,
+    stream: StreamId,
+    frames: mpsc::Sender<Frame>,
+    message_bytes_max: usize,
+    subscription: SubscriptionId,
+    trace: Option<TraceHook>,
+    bare: Vec<Bare>,
+}
+
+impl Actor {
+    pub(super) fn deliver(&mut self) {
+        let now = self.now();
+        let ids: Vec<StreamId> = self.streams.keys().copied().collect();
+        for id in ids {
+            let lanes: Vec<LaneNo> = self.lanes.keys().filter(|no| self.serving.get(no) == Some(&id)).copied().collect();
+            while let Some(bare) = self.next_batch(now, id, &lanes) {
+                let stream = self.streams.get_mut(&id).expect("a batch is only made for a stream that is here");
+                stream.preparing += 1;
+                let batch = Batch {
+                    store: self.shared.store.clone(),
+                    stream: id,
+                    frames: stream.frames.clone(),
+                    message_bytes_max: usize::try_from(stream.message_bytes_max).unwrap_or(usize::MAX),
+                    subscription: self.subscription.id.clone(),
+                    trace: self.shared.trace.clone(),
+                    bare,
+                };
+                self.jobs.spawn(async move { Done::Prepared(batch.send().await) });
+            }
+        }
+    }
+
+    /// Deliveries for one frame, taken from the stream's lanes in turn; `None` when nothing is ready or there is no room.
+    fn next_batch(&mut self, now: portero_types::Timestamp, id: StreamId, lanes: &[LaneNo]) -> Option<Vec<Bare>> {
+        let stream = self.streams.get_mut(&id)?;
+        if stream.closing || stream.preparing >= PREPARING_MAX || lanes.is_empty() {
+            return None;
+        }
+        let mut batch = Vec::new();
+        let mut bytes = 0_u64;
+        let mut dry = 0;
+        while dry < lanes.len() && batch.len() < FRAME_EVENTS_MAX {
+            let no = lanes[stream.turn % lanes.len()];
+            stream.turn = stream.turn.wrapping_add(1);
+            let left = if batch.is_empty() { u64::MAX } else { FRAME_BODY_BYTES_MAX.saturating_sub(bytes) };
+            let room = Room {
+                events: stream.events_room(),
+                bytes: stream.bytes_room().min(left),
+                idle: stream.events == 0,
+            };
+            let Some(delivery) = self.lanes.get_mut(&no).and_then(|lane| lane.poll_delivery(now, room)) else {
+                dry += 1;
+                continue;
+            };
+            dry = 0;
+            let token = DeliveryToken { lane: no, token: delivery.token };
+            let size = u64::from(delivery.entry.body_bytes);
+            stream.events += 1;
+            stream.bytes += size;
+            bytes += size;
+            self.in_hand.insert(token, (id, size));
+            let shard = self.subscription.lanes.shard_of(no, self.shards);
+            let position = Position { shard, n: delivery.entry.n };
+            batch.push(Bare { token, attempt: delivery.attempt, position, receipt_id: delivery.entry.receipt_id });
+        }
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    pub(super) fn prepared(&mut self, done: PreparedDone) {
+        if let Some(stream) = self.streams.get_mut(&done.stream) {
+            stream.preparing -= 1;
+        }
+        let now = self.now();
+        for (token, why) in done.unsent {
+            self.give_back(&token);
+            if let Some(lane) = self.lanes.get_mut(&token.lane) {
+                lane.handle_undeliverable(now, token.token, why);
+            }
+        }
+        if done.stalled {
+            tracing::warn!(subscription.id = %self.subscription.id, "a consumer took no frame for too long; its stream ends");
+            self.end(done.stream, EndReason::WriteStall, Ending::Abnormal);
+        }
+    }
+}
+
+impl Batch {
+    async fn send(self) -> PreparedDone {
+        let mut done = PreparedDone { stream: self.stream, unsent: Vec::new(), stalled: false };
+        let receipts: Vec<ReceiptId> = self.bare.iter().map(|bare| bare.receipt_id).collect();
+        let events = match self.store.events(&receipts).await {
+            Ok(events) => events,
+            Err(error) => {
+                tracing::warn!(subscription.id = %self.subscription, %error, "events could not be read; they wait");
+                done.unsent = self.bare.iter().map(|bare| (bare.token, Undeliverable::NotSent)).collect();
+                tokio::time::sleep(PACE).await;
+                return done;
+            }
+        };
+        for frame in self.pack(events, &mut done.unsent) {
+            let tokens: Vec<DeliveryToken> = frame.iter().map(|delivery| delivery.token).collect();
+            let count = frame.len();
+            match self.frames.send_timeout(Frame::Deliver(frame), WRITE_STALL_MAX).await {
+                Ok(()) => metrics::delivered(count),
+                Err(error) => {
+                    done.stalled |= matches!(error, mpsc::error::SendTimeoutError::Timeout(_));
+                    done.unsent.extend(tokens.into_iter().map(|token| (token, Undeliverable::NotSent)));
+                }
+            }
+        }
+        done
+    }
+
+    /// Joins deliveries and events into frames that the consumer can decode.
+    fn pack(&self, events: Vec<Event>, unsent: &mut Vec<(DeliveryToken, Undeliverable)>) -> Vec<Vec<Delivery>> {
+        let mut events: HashMap<ReceiptId, Event> = events.into_iter().map(|event| (event.receipt_id, event)).collect();
+        let (mut frames, mut frame, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for bare in &self.bare {
+            let Some(event) = events.remove(&bare.receipt_id) else {
+                unsent.push((bare.token, Undeliverable::BodyGone));
+                continue;
+            };
+            let size = weight(&event);
+            if size > self.message_bytes_max {
+                unsent.push((bare.token, Undeliverable::TooLarge));
+                continue;
+            }
+            if bytes + size > self.message_bytes_max && !frame.is_empty() {
+                frames.push(std::mem::take(&mut frame));
+                bytes = 0;
+            }
+            bytes += size;
+            self.trace(bare, &event);
+            frame.push(Delivery { token: bare.token, attempt: bare.attempt, position: bare.position, event });
+        }
+        if !frame.is_empty() {
+            frames.push(frame);
+        }
+        frames
+    }
+
+    /// Leaves a span of the delivery in the trace that the event was accepted in.
+    fn trace(&self, bare: &Bare, event: &Event) {
+        if let Some(hook) = self.trace.as_ref().filter(|_| !event.trace_parent.is_empty()) {
+            let span = tracing::info_span!(
+                "deliver", receipt.id = %event.receipt_id, subscription.id = %self.subscription, attempt.number = bare.attempt,
+            );
+            hook(&span, &event.trace_parent);
+            span.in_scope(|| tracing::debug!("handed to the consumer's stream"));
+        }
+    }
+}
+
+fn weight(event: &Event) -> usize {
+    let headers: usize = event.headers.iter().map(|header| header.name.len() + header.value.len() + 16).sum();
+    event.body.len() + headers + EVENT_OVERHEAD_BYTES
+}

@@ -1,0 +1,170 @@
+//! One consumer's stream as the dispatcher sees it: what it may hold, and the channel towards it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use portero_engine::Token;
+use portero_types::{Event, LaneNo, Position, SubscriptionId, Timestamp};
+use tokio::sync::{mpsc, watch};
+
+/// Most frames that wait in the channel of one stream.
+pub(crate) const FRAMES_MAX: usize = 16;
+/// Most events in one frame of deliveries.
+pub(crate) const FRAME_EVENTS_MAX: usize = 64;
+/// Bodies in one frame of deliveries add up to no more than this, unless one event alone is larger.
+pub(crate) const FRAME_BODY_BYTES_MAX: u64 = 768 * 1024;
+/// A frame that the consumer does not take for so long ends its stream.
+pub(crate) const WRITE_STALL_MAX: Duration = Duration::from_secs(30);
+
+/// Limits of unsettled deliveries on one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Unsettled events, 1 to 10,000.
+    pub events_max: u32,
+    /// Bytes of their bodies. One event is always allowed.
+    pub bytes_max: u64,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self { events_max: 256, bytes_max: 16 << 20 }
+    }
+}
+
+/// A consumer that asks for a stream.
+#[derive(Clone, Debug)]
+pub struct StreamSpec {
+    /// The subscription.
+    pub subscription: SubscriptionId,
+    /// Stable name of the consumer's place: a newer stream of the same instance ends older ones.
+    pub instance: String,
+    /// Fresh for each start of the consumer.
+    pub boot: String,
+    /// First limits.
+    pub flow: Flow,
+    /// The largest frame that the consumer decodes, bytes.
+    pub message_bytes_max: u64,
+}
+
+/// Names one delivery in the whole installation; the form behind the protocol's opaque token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DeliveryToken {
+    /// The lane.
+    pub lane: LaneNo,
+    /// The engine's token within the lane.
+    pub token: Token,
+}
+
+/// One event, offered once.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Names this offer.
+    pub token: DeliveryToken,
+    /// Which offer of this event this is, first 1.
+    pub attempt: u32,
+    /// Where it stands in the log.
+    pub position: Position,
+    /// The event.
+    pub event: Event,
+}
+
+/// What the dispatcher sends to a consumer.
+#[derive(Debug)]
+pub enum Frame {
+    /// Events to work on.
+    Deliver(Vec<Delivery>),
+    /// Deliveries to stop working on.
+    Revoke {
+        /// Their tokens.
+        tokens: Vec<DeliveryToken>,
+    },
+    /// Reconnect, here or elsewhere; deliveries stop.
+    Drain {
+        /// Settle until then.
+        deadline: Timestamp,
+    },
+}
+
+/// Why a stream ended from this side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndReason {
+    /// A newer stream of the same instance took over.
+    Replaced,
+    /// The subscription was deleted.
+    SubscriptionDeleted,
+    /// Another gateway took over this one's session.
+    Fenced,
+    /// The consumer took no frame for too long.
+    WriteStall,
+    /// This gateway is shutting down.
+    ShuttingDown,
+}
+
+/// Lag and age, for heartbeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Entries after the ones read for this subscription's lanes here.
+    pub head_lag: u64,
+    /// When the oldest unsettled event was accepted.
+    pub oldest_unsettled: Option<Timestamp>,
+}
+
+pub use portero_engine::{Ending, Outcome, Reason, Status};
+
+/// What a consumer says of a delivery.
+#[derive(Clone, Debug)]
+pub struct Settlement {
+    /// Which delivery; `None` when its token could not be read, which gets the status `UnknownToken`.
+    pub token: Option<DeliveryToken>,
+    /// The outcome.
+    pub outcome: Outcome,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// A stream inside its subscription's actor.
+pub(crate) struct Stream {
+    pub(crate) instance: String,
+    pub(crate) flow: Flow,
+    pub(crate) message_bytes_max: u64,
+    pub(crate) frames: mpsc::Sender<Frame>,
+    pub(crate) end: watch::Sender<Option<EndReason>>,
+    /// Frames other than deliveries that wait for room in the channel.
+    pub(crate) outbox: VecDeque<Frame>,
+    /// Unsettled deliveries and their bytes.
+    pub(crate) events: u32,
+    pub(crate) bytes: u64,
+    /// Frames that are being prepared or wait for room in the channel.
+    pub(crate) preparing: u32,
+    /// Takes no more deliveries.
+    pub(crate) closing: bool,
+    /// Where the next round over its lanes begins, so that no lane is always first.
+    pub(crate) turn: usize,
+}
+
+impl Stream {
+    /// Sends what waits in the outbox, as far as the channel has room.
+    pub(crate) fn flush_outbox(&mut self) {
+        while let Some(frame) = self.outbox.pop_front() {
+            match self.frames.try_send(frame) {
+                Ok(()) => {}
+                Err(mpsc::error::TrySendError::Full(frame)) => {
+                    self.outbox.push_front(frame);
+                    return;
+                }
+                // The receiver is gone; its end is reported on its own.
+                Err(mpsc::error::TrySendError::Closed(_)) => return,
+            }
+        }
+    }
+
+    /// How many more events it may hold now.
+    pub(crate) fn events_room(&self) -> u32 {
+        self.flow.events_max.saturating_sub(self.events)
+    }
+
+    /// How many more bytes it may hold now.
+    pub(crate) fn bytes_room(&self) -> u64 {
+        self.flow.bytes_max.saturating_sub(self.bytes)
+    }
+}
