@@ -15,6 +15,11 @@ use crate::{
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// Stands in for random bits: distinct ids for distinct numbers. A UUIDv7 overwrites six of its first 24 bits.
+pub fn random(number: u64) -> u128 {
+    u128::from(number) << 24
+}
+
 /// A number that was never handed out before in this process.
 pub fn fresh() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -107,7 +112,7 @@ pub fn event_of(tenant: &Tenant, source: &Source, event_id: &str, ordering_key: 
     let number = fresh();
     let body = format!("{{\"id\":\"{event_id}\"}}");
     NewEvent {
-        receipt_id: ReceiptId::new(NOW, u128::from(number)),
+        receipt_id: ReceiptId::new(NOW, random(number)),
         tenant_no: tenant.no,
         source_no: source.no,
         secret_no: None,
@@ -120,7 +125,7 @@ pub fn event_of(tenant: &Tenant, source: &Source, event_id: &str, ordering_key: 
         body_digest: digest(body.as_bytes()),
         received_at: NOW,
         expires_at: Timestamp::from_secs(NOW.as_secs() + 35 * DAY_SECS),
-        request_id: RequestId::new(NOW, u128::from(number)),
+        request_id: RequestId::new(NOW, random(number)),
         trace_parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned(),
         content_type: "application/json".to_owned(),
         headers: vec![Header { name: "stripe-signature".to_owned(), value: b"t=1,v1=00".to_vec() }],
@@ -138,7 +143,7 @@ pub fn with_body(event: &NewEvent, body: &[u8]) -> NewEvent {
 
 /// The same event as another request would bring it.
 pub fn again(event: &NewEvent) -> NewEvent {
-    let number = u128::from(fresh());
+    let number = random(fresh());
     NewEvent {
         receipt_id: ReceiptId::new(NOW, number),
         request_id: RequestId::new(NOW, number),
@@ -222,7 +227,7 @@ pub fn new_subscription(id: &str) -> NewSubscription {
 
 pub fn new_session(instance: &str, ttl_ms: u64) -> NewSession {
     NewSession {
-        id: SessionId::new(NOW, u128::from(fresh())),
+        id: SessionId::new(NOW, random(fresh())),
         instance: instance.to_owned(),
         ttl: std::time::Duration::from_millis(ttl_ms),
     }

@@ -3,7 +3,7 @@
 use portero_types::limits::REASON_BYTES_MAX;
 use portero_types::{EntityHash, LaneNo, ReceiptId, Timestamp};
 
-use super::fixture::NOW;
+use super::fixture::{NOW, random};
 use super::lanes::{Owned, flush};
 use super::{Database, assert_fails};
 use crate::{DeadLetter, Deferred, ErrorKind, LaneFlush, ParkedEntity, ParkedState};
@@ -35,7 +35,7 @@ fn deferred(entity: u64, position: u64) -> Deferred {
 fn dead(position: u64) -> DeadLetter {
     DeadLetter {
         position,
-        receipt_id: ReceiptId::new(NOW, u128::from(position)),
+        receipt_id: ReceiptId::new(NOW, random(position)),
         entity: EntityHash(u64::MAX),
         attempts: 10,
         interruptions: 3,

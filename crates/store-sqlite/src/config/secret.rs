@@ -1,0 +1,141 @@
+//! Secrets.
+
+use portero_store::overlap::most_at_once;
+use portero_store::{NewSecret, Page, Result, Sealed, Secret};
+use portero_types::limits::ACTIVE_SECRETS_MAX;
+use portero_types::{SecretId, SecretNo, SourceId, SourceNo, TenantId, Timestamp};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{SqliteConnection, SqlitePool};
+
+use super::{database_now, failed_precondition, insert_error, one_more, page, source};
+use crate::error::{not_found, statement};
+use crate::row::{get, parse, timestamp};
+
+/// Secrets of a live source, by tenant and source; a condition follows.
+macro_rules! secrets_of {
+    ($rest:literal) => {
+        concat!(
+            "SELECT secrets.* FROM secrets JOIN sources ON sources.source_no = secrets.source_no ",
+            "JOIN tenants ON tenants.tenant_no = sources.tenant_no ",
+            "WHERE sources.deleted_at IS NULL AND tenants.deleted_at IS NULL ",
+            "AND tenants.tenant_id = ? AND sources.source_id = ? ",
+            $rest
+        )
+    };
+}
+
+pub(super) async fn add(connection: &mut SqliteConnection, new: NewSecret) -> Result<Secret> {
+    let source_no = source::find(connection, &new.tenant, &new.source).await?;
+    if let Some(end) = new.retire_others_at {
+        sqlx::query("UPDATE secrets SET not_after = ? WHERE source_no = ? AND not_after IS NULL")
+            .bind(end.as_micros())
+            .bind(source_no.0)
+            .execute(&mut *connection)
+            .await
+            .map_err(statement)?;
+    }
+    let sql = "INSERT INTO secrets (source_no, secret_id, key_id, sealed, not_before, created_at) \
+               VALUES (?, ?, ?, ?, ?, ?) RETURNING *";
+    let row = sqlx::query(sql)
+        .bind(source_no.0)
+        .bind(new.id.as_str())
+        .bind(new.sealed.key_id)
+        .bind(new.sealed.bytes)
+        .bind(new.not_before.as_micros())
+        .bind(new.created_at.as_micros())
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(insert_error)?;
+    if most_at_once(&spans(connection, source_no).await?) > ACTIVE_SECRETS_MAX {
+        return Err(failed_precondition(format!(
+            "more than {ACTIVE_SECRETS_MAX} secrets of the source would verify at one moment; retire one first"
+        )));
+    }
+    secret(&row)
+}
+
+async fn spans(
+    connection: &mut SqliteConnection,
+    source_no: SourceNo,
+) -> Result<Vec<(Timestamp, Option<Timestamp>)>> {
+    let sql = "SELECT not_before, not_after FROM secrets WHERE source_no = ?";
+    let rows = sqlx::query(sql).bind(source_no.0).fetch_all(connection).await.map_err(statement)?;
+    rows.iter().map(|row| Ok((timestamp(row, "not_before")?, not_after(row)?))).collect()
+}
+
+pub(super) async fn get_one(
+    pool: &SqlitePool,
+    tenant: &TenantId,
+    source: &SourceId,
+    id: &SecretId,
+) -> Result<Option<Secret>> {
+    let row = sqlx::query(secrets_of!("AND secrets.secret_id = ?"))
+        .bind(tenant.as_str())
+        .bind(source.as_str())
+        .bind(id.as_str())
+        .fetch_optional(pool)
+        .await
+        .map_err(statement)?;
+    row.map(|row| secret(&row)).transpose()
+}
+
+pub(super) async fn list(
+    pool: &SqlitePool,
+    tenant: &TenantId,
+    source: &SourceId,
+    after: Option<&SecretId>,
+    limit: u32,
+) -> Result<Page<Secret>> {
+    let rows = sqlx::query(secrets_of!("AND secrets.secret_id > ? ORDER BY secrets.secret_id LIMIT ?"))
+        .bind(tenant.as_str())
+        .bind(source.as_str())
+        .bind(after.map_or("", SecretId::as_str))
+        .bind(one_more(limit))
+        .fetch_all(pool)
+        .await
+        .map_err(statement)?;
+    page(&rows, limit, secret)
+}
+
+/// Every secret that is not past its end by more than a day, by the database's clock. Spans tenants.
+pub(super) async fn all_recent(connection: &mut SqliteConnection) -> Result<Vec<Secret>> {
+    let sql = concat!(
+        "SELECT * FROM secrets WHERE not_after IS NULL OR not_after > ",
+        database_now!(),
+        " - 86400000000 ORDER BY source_no, secret_id"
+    );
+    let rows = sqlx::query(sql).fetch_all(connection).await.map_err(statement)?;
+    rows.iter().map(secret).collect()
+}
+
+pub(super) async fn delete(
+    connection: &mut SqliteConnection,
+    tenant: TenantId,
+    source: SourceId,
+    id: SecretId,
+) -> Result<()> {
+    let source_no = source::find(connection, &tenant, &source).await?;
+    let deleted = sqlx::query("DELETE FROM secrets WHERE source_no = ? AND secret_id = ?")
+        .bind(source_no.0)
+        .bind(id.as_str())
+        .execute(connection)
+        .await
+        .map_err(statement)?;
+    if deleted.rows_affected() == 0 { Err(not_found("secret")) } else { Ok(()) }
+}
+
+fn not_after(row: &SqliteRow) -> Result<Option<Timestamp>> {
+    Ok(get::<Option<i64>>(row, "not_after")?.map(Timestamp::from_micros))
+}
+
+fn secret(row: &SqliteRow) -> Result<Secret> {
+    Ok(Secret {
+        no: SecretNo(get(row, "secret_no")?),
+        source_no: SourceNo(get(row, "source_no")?),
+        id: parse(row, "secret_id")?,
+        sealed: Sealed { key_id: get(row, "key_id")?, bytes: get(row, "sealed")? },
+        not_before: timestamp(row, "not_before")?,
+        not_after: not_after(row)?,
+        created_at: timestamp(row, "created_at")?,
+    })
+}

@@ -1,0 +1,127 @@
+//! Sources.
+
+use portero_store::{NewSource, Page, Result, Source};
+use portero_types::{IngestKey, SourceId, SourceNo, TenantId, TenantNo};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{SqliteConnection, SqlitePool};
+
+use super::{database_now, insert_error, one_more, page, tenant};
+use crate::error::{not_found, statement};
+use crate::row::{bytes, get, parse, timestamp};
+
+/// Live sources with their tenants; a condition follows.
+macro_rules! live_sources {
+    ($rest:literal) => {
+        concat!(
+            "SELECT sources.*, tenants.tenant_id FROM sources JOIN tenants ON tenants.tenant_no = sources.tenant_no ",
+            "WHERE sources.deleted_at IS NULL AND tenants.deleted_at IS NULL ",
+            $rest
+        )
+    };
+}
+
+/// The row number of a live source.
+pub(super) async fn find(
+    connection: &mut SqliteConnection,
+    tenant: &TenantId,
+    id: &SourceId,
+) -> Result<SourceNo> {
+    let sql = live_sources!("AND tenants.tenant_id = ? AND sources.source_id = ?");
+    let row = sqlx::query(sql)
+        .bind(tenant.as_str())
+        .bind(id.as_str())
+        .fetch_optional(connection)
+        .await
+        .map_err(statement)?;
+    get(&row.ok_or_else(|| not_found("source"))?, "source_no").map(SourceNo)
+}
+
+pub(super) async fn create(connection: &mut SqliteConnection, new: NewSource) -> Result<Source> {
+    let tenant_no = tenant::find(connection, &new.tenant).await?;
+    let sql = "INSERT INTO sources (tenant_no, source_id, provider, preset, recipe, ingest_key, public_url, created_at) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING source_no";
+    let row = sqlx::query(sql)
+        .bind(tenant_no.0)
+        .bind(new.id.as_str())
+        .bind(new.provider.as_str())
+        .bind(new.preset.as_str())
+        .bind(new.recipe.as_str())
+        .bind(new.ingest_key.as_bytes().as_slice())
+        .bind(new.public_url.as_str())
+        .bind(new.created_at.as_micros())
+        .fetch_one(connection)
+        .await
+        .map_err(insert_error)?;
+    Ok(Source {
+        no: SourceNo(get(&row, "source_no")?),
+        tenant_no,
+        tenant: new.tenant,
+        id: new.id,
+        provider: new.provider,
+        preset: new.preset,
+        recipe: new.recipe,
+        ingest_key: new.ingest_key,
+        public_url: new.public_url,
+        created_at: new.created_at,
+    })
+}
+
+pub(super) async fn get_one(pool: &SqlitePool, tenant: &TenantId, id: &SourceId) -> Result<Option<Source>> {
+    let sql = live_sources!("AND tenants.tenant_id = ? AND sources.source_id = ?");
+    let row = sqlx::query(sql)
+        .bind(tenant.as_str())
+        .bind(id.as_str())
+        .fetch_optional(pool)
+        .await
+        .map_err(statement)?;
+    row.map(|row| source(&row)).transpose()
+}
+
+pub(super) async fn list(
+    pool: &SqlitePool,
+    tenant: &TenantId,
+    after: Option<&SourceId>,
+    limit: u32,
+) -> Result<Page<Source>> {
+    let sql = live_sources!(
+        "AND tenants.tenant_id = ? AND sources.source_id > ? ORDER BY sources.source_id LIMIT ?"
+    );
+    let rows = sqlx::query(sql)
+        .bind(tenant.as_str())
+        .bind(after.map_or("", SourceId::as_str))
+        .bind(one_more(limit))
+        .fetch_all(pool)
+        .await
+        .map_err(statement)?;
+    page(&rows, limit, source)
+}
+
+/// Every live source. Spans tenants.
+pub(super) async fn all(connection: &mut SqliteConnection) -> Result<Vec<Source>> {
+    let sql = live_sources!("ORDER BY tenants.tenant_id, sources.source_id");
+    let rows = sqlx::query(sql).fetch_all(connection).await.map_err(statement)?;
+    rows.iter().map(source).collect()
+}
+
+pub(super) async fn delete(connection: &mut SqliteConnection, tenant: TenantId, id: SourceId) -> Result<()> {
+    let no = find(connection, &tenant, &id).await?;
+    let secrets = "DELETE FROM secrets WHERE source_no = ?";
+    sqlx::query(secrets).bind(no.0).execute(&mut *connection).await.map_err(statement)?;
+    let sql = concat!("UPDATE sources SET deleted_at = ", database_now!(), " WHERE source_no = ?");
+    sqlx::query(sql).bind(no.0).execute(connection).await.map(drop).map_err(statement)
+}
+
+fn source(row: &SqliteRow) -> Result<Source> {
+    Ok(Source {
+        no: SourceNo(get(row, "source_no")?),
+        tenant_no: TenantNo(get(row, "tenant_no")?),
+        tenant: parse(row, "tenant_id")?,
+        id: parse(row, "source_id")?,
+        provider: parse(row, "provider")?,
+        preset: get(row, "preset")?,
+        recipe: get(row, "recipe")?,
+        ingest_key: IngestKey::from_bytes(bytes(row, "ingest_key")?),
+        public_url: get(row, "public_url")?,
+        created_at: timestamp(row, "created_at")?,
+    })
+}

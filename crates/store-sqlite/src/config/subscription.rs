@@ -1,0 +1,144 @@
+//! Subscriptions.
+
+use portero_store::{NewSubscription, Page, Result, StartAt, Subscription};
+use portero_types::{LaneCount, SubscriptionId, SubscriptionNo};
+use serde::de::DeserializeOwned;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{SqliteConnection, SqlitePool};
+
+use super::{failed_precondition, insert_error, one_more, page, tenant};
+use crate::error::{corrupt, not_found, statement};
+use crate::log::json;
+use crate::row::{get, parse, signed, timestamp, unsigned};
+
+/// Subscriptions with the name of their tenant; a condition follows.
+macro_rules! subscriptions {
+    ($rest:literal) => {
+        concat!(
+            "SELECT subscriptions.*, tenants.tenant_id FROM subscriptions ",
+            "LEFT JOIN tenants ON tenants.tenant_no = subscriptions.tenant_no ",
+            $rest
+        )
+    };
+}
+
+pub(super) async fn create(connection: &mut SqliteConnection, new: NewSubscription) -> Result<Subscription> {
+    let tenant_no = match &new.tenant {
+        Some(id) => Some(tenant::find(connection, id).await?.0),
+        None => None,
+    };
+    let starts_after = starts_after(connection, new.start_at).await?;
+    if usize::from(new.lanes.get()) < starts_after.len() {
+        let shards = starts_after.len();
+        return Err(failed_precondition(format!(
+            "a subscription needs at least {shards} lanes, one for each shard"
+        )));
+    }
+    let sql = "INSERT INTO subscriptions (subscription_id, tenant_no, sources, event_types, lanes, attempts_max, \
+               defer_deadline_ms, starts_after, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING subscription_no";
+    let row = sqlx::query(sql)
+        .bind(new.id.as_str())
+        .bind(tenant_no)
+        .bind(json(&new.sources))
+        .bind(json(&new.event_types))
+        .bind(new.lanes.get())
+        .bind(new.attempts_max)
+        .bind(signed(new.defer_deadline_ms, "the deadline")?)
+        .bind(json(&starts_after))
+        .bind(new.created_at.as_micros())
+        .fetch_one(connection)
+        .await
+        .map_err(insert_error)?;
+    Ok(Subscription {
+        no: SubscriptionNo(get(&row, "subscription_no")?),
+        id: new.id,
+        tenant: new.tenant,
+        sources: new.sources,
+        event_types: new.event_types,
+        lanes: new.lanes,
+        attempts_max: new.attempts_max,
+        defer_deadline_ms: new.defer_deadline_ms,
+        starts_after,
+        created_at: new.created_at,
+    })
+}
+
+/// Position of each shard after which a subscription begins that is created now.
+async fn starts_after(connection: &mut SqliteConnection, start_at: StartAt) -> Result<Vec<u64>> {
+    let sql = match start_at {
+        StartAt::Latest => "SELECT head AS starts_after FROM log_heads ORDER BY shard",
+        StartAt::Earliest => {
+            "SELECT coalesce((SELECT min(position) - 1 FROM log WHERE log.shard = log_heads.shard), head) AS starts_after \
+             FROM log_heads ORDER BY shard"
+        }
+    };
+    let rows = sqlx::query(sql).fetch_all(connection).await.map_err(statement)?;
+    rows.iter().map(|row| unsigned(row, "starts_after")).collect()
+}
+
+pub(super) async fn get_one(pool: &SqlitePool, id: &SubscriptionId) -> Result<Option<Subscription>> {
+    let sql = subscriptions!("WHERE subscription_id = ?");
+    let row = sqlx::query(sql).bind(id.as_str()).fetch_optional(pool).await.map_err(statement)?;
+    row.map(|row| subscription(&row)).transpose()
+}
+
+/// A subscription by its row number.
+pub(crate) async fn by_no(connection: &mut SqliteConnection, no: SubscriptionNo) -> Result<Subscription> {
+    let sql = subscriptions!("WHERE subscription_no = ?");
+    let row = sqlx::query(sql).bind(no.0).fetch_optional(connection).await.map_err(statement)?;
+    subscription(&row.ok_or_else(|| not_found("subscription"))?)
+}
+
+pub(super) async fn list(
+    pool: &SqlitePool,
+    after: Option<&SubscriptionId>,
+    limit: u32,
+) -> Result<Page<Subscription>> {
+    let rows = sqlx::query(subscriptions!("WHERE subscription_id > ? ORDER BY subscription_id LIMIT ?"))
+        .bind(after.map_or("", SubscriptionId::as_str))
+        .bind(one_more(limit))
+        .fetch_all(pool)
+        .await
+        .map_err(statement)?;
+    page(&rows, limit, subscription)
+}
+
+/// Every subscription.
+pub(super) async fn all(connection: &mut SqliteConnection) -> Result<Vec<Subscription>> {
+    let sql = subscriptions!("ORDER BY subscription_id");
+    let rows = sqlx::query(sql).fetch_all(connection).await.map_err(statement)?;
+    rows.iter().map(subscription).collect()
+}
+
+/// Deletes a subscription; its lanes and all that belongs to them go by foreign keys.
+pub(super) async fn delete(connection: &mut SqliteConnection, id: SubscriptionId) -> Result<()> {
+    let deleted = sqlx::query("DELETE FROM subscriptions WHERE subscription_id = ?")
+        .bind(id.as_str())
+        .execute(connection)
+        .await
+        .map_err(statement)?;
+    if deleted.rows_affected() == 0 { Err(not_found("subscription")) } else { Ok(()) }
+}
+
+fn list_of<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -> Result<Vec<T>> {
+    serde_json::from_str(get(row, column)?).map_err(|_| corrupt(column))
+}
+
+fn subscription(row: &SqliteRow) -> Result<Subscription> {
+    let tenant = match get::<Option<i64>>(row, "tenant_no")? {
+        Some(_) => Some(parse(row, "tenant_id")?),
+        None => None,
+    };
+    Ok(Subscription {
+        no: SubscriptionNo(get(row, "subscription_no")?),
+        id: parse(row, "subscription_id")?,
+        tenant,
+        sources: list_of(row, "sources")?,
+        event_types: list_of(row, "event_types")?,
+        lanes: LaneCount::new(unsigned(row, "lanes")?).map_err(|_| corrupt("subscriptions.lanes"))?,
+        attempts_max: unsigned(row, "attempts_max")?,
+        defer_deadline_ms: unsigned(row, "defer_deadline_ms")?,
+        starts_after: list_of(row, "starts_after")?,
+        created_at: timestamp(row, "created_at")?,
+    })
+}

@@ -1,0 +1,102 @@
+//! Who owns which lane.
+
+use std::collections::HashMap;
+
+use portero_store::{ClaimedLane, Error, ErrorKind, LaneKey, Result};
+use portero_types::{Epoch, LaneCount, LaneNo, SessionId, ShardCount, SubscriptionNo};
+use sqlx::SqliteConnection;
+
+use super::{load, session};
+use crate::config::subscription;
+use crate::error::statement;
+use crate::row::{get, unsigned};
+
+/// Claims the lanes that `session` does not own yet. It is the only one alive, so nobody alive owns them.
+pub(super) async fn claim(
+    connection: &mut SqliteConnection,
+    session: SessionId,
+    subscription: SubscriptionNo,
+    lanes: LaneCount,
+    shards: ShardCount,
+) -> Result<Vec<ClaimedLane>> {
+    session::check_alive(connection, session).await?;
+    let subscription = subscription::by_no(connection, subscription).await?;
+    if subscription.lanes != lanes {
+        return Err(Error::new(
+            ErrorKind::FailedPrecondition,
+            "the subscription has another number of lanes",
+        ));
+    }
+    let heads = load::heads(connection).await?;
+    let owners = owners(connection, subscription.no).await?;
+    let mut claimed = Vec::new();
+    for lane in lanes.lanes() {
+        let key = LaneKey { subscription: subscription.no, lane };
+        let epoch = match owners.get(&lane) {
+            Some((Some(owner), _)) if *owner == session.0.as_bytes() => continue,
+            Some((_, epoch)) => Epoch(epoch + 1),
+            None => Epoch(1),
+        };
+        take(connection, session, key, epoch).await?;
+        let shard = usize::from(lanes.shard_of(lane, shards).0);
+        let start = subscription.starts_after.get(shard).copied().unwrap_or(0);
+        let state = load::journal(connection, key, start).await?;
+        let head = heads.get(shard).copied().unwrap_or(0);
+        if state.acked.last().copied().unwrap_or(0).max(state.watermark) > head {
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                "a lane's journal lies beyond the head of its shard: committed events were lost (lane_journal.watermark)",
+            ));
+        }
+        let parked = load::parked(connection, key).await?;
+        let deferred = load::deferred(connection, key).await?;
+        claimed.push(ClaimedLane { lane: key, epoch, state, parked, deferred });
+    }
+    Ok(claimed)
+}
+
+type Owner = (Option<Vec<u8>>, i64);
+
+async fn owners(
+    connection: &mut SqliteConnection,
+    subscription: SubscriptionNo,
+) -> Result<HashMap<LaneNo, Owner>> {
+    let sql = "SELECT lane, session_id, epoch FROM lane_owners WHERE subscription_no = ?";
+    let rows = sqlx::query(sql).bind(subscription.0).fetch_all(connection).await.map_err(statement)?;
+    let owner = |row| Ok((LaneNo(unsigned(row, "lane")?), (get(row, "session_id")?, get(row, "epoch")?)));
+    rows.iter().map(owner).collect()
+}
+
+async fn take(
+    connection: &mut SqliteConnection,
+    session: SessionId,
+    lane: LaneKey,
+    epoch: Epoch,
+) -> Result<()> {
+    let sql = "INSERT INTO lane_owners (subscription_no, lane, session_id, epoch) VALUES (?, ?, ?, ?) \
+               ON CONFLICT (subscription_no, lane) DO UPDATE SET session_id = excluded.session_id, epoch = excluded.epoch";
+    sqlx::query(sql)
+        .bind(lane.subscription.0)
+        .bind(lane.lane.0)
+        .bind(session.0.as_bytes().as_slice())
+        .bind(epoch.0)
+        .execute(connection)
+        .await
+        .map(drop)
+        .map_err(statement)
+}
+
+/// Makes a session's lanes of a subscription nobody's. Their epochs stay.
+pub(super) async fn release(
+    connection: &mut SqliteConnection,
+    session: SessionId,
+    subscription: SubscriptionNo,
+) -> Result<()> {
+    sqlx::query("UPDATE lane_owners SET session_id = NULL WHERE session_id = ? AND subscription_no = ?")
+        .bind(session.0.as_bytes().as_slice())
+        .bind(subscription.0)
+        .execute(connection)
+        .await
+        .map(drop)
+        .map_err(statement)
+}

@@ -1,0 +1,108 @@
+//! Reading the log.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use portero_store::{LogEntry, LogPage, LogStore, PageRequest, Result, codec};
+use portero_types::{Event, ReceiptId, RequestId, Shard, Slot, SourceNo, TenantNo};
+use sqlx::sqlite::SqliteRow;
+
+use crate::SqliteStore;
+use crate::error::{corrupt, statement};
+use crate::row::{entity, get, parse, receipt_id, signed, timestamp, unsigned, uuid};
+
+#[async_trait]
+impl LogStore for SqliteStore {
+    async fn heads(&self) -> Result<Vec<u64>> {
+        let sql = "SELECT head FROM log_heads ORDER BY shard";
+        let rows = sqlx::query(sql).fetch_all(self.readers.pool()).await.map_err(statement)?;
+        rows.iter().map(|row| unsigned(row, "head")).collect()
+    }
+
+    async fn page(&self, request: PageRequest) -> Result<LogPage> {
+        // One statement: a head that was read before or after the entries would belong to another moment.
+        let sql = "SELECT log_heads.head, entries.* FROM log_heads LEFT JOIN \
+                   (SELECT * FROM log WHERE shard = ?1 AND position > ?2 ORDER BY position LIMIT ?3) AS entries \
+                   ON true WHERE log_heads.shard = ?1 ORDER BY entries.position";
+        let rows = sqlx::query(sql)
+            .bind(request.shard.0)
+            .bind(signed(request.after, "a position")?)
+            .bind(request.limit)
+            .fetch_all(self.readers.pool())
+            .await
+            .map_err(statement)?;
+        let head = rows.first().map(|row| unsigned(row, "head")).transpose()?.unwrap_or(0);
+        let entries = rows
+            .iter()
+            .filter(|row| !matches!(get::<Option<i64>>(row, "position"), Ok(None)))
+            .map(entry)
+            .collect::<Result<_>>()?;
+        Ok(LogPage { entries, head })
+    }
+
+    async fn entries_at(&self, shard: Shard, positions: &[u64]) -> Result<Vec<LogEntry>> {
+        let mut wanted: Vec<i64> = positions.iter().filter_map(|n| i64::try_from(*n).ok()).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let sql = "SELECT log.* FROM json_each(?) AS wanted CROSS JOIN log \
+                   ON log.shard = ? AND log.position = wanted.value ORDER BY log.position";
+        let rows = sqlx::query(sql)
+            .bind(json(&wanted))
+            .bind(shard.0)
+            .fetch_all(self.readers.pool())
+            .await
+            .map_err(statement)?;
+        rows.iter().map(entry).collect()
+    }
+
+    async fn events(&self, receipts: &[ReceiptId]) -> Result<Vec<Event>> {
+        let wanted: Vec<String> = receipts.iter().map(|id| id.0.simple().to_string()).collect();
+        let sql = "SELECT events.*, receipts.provider, receipts.event_id, receipts.id_derived, receipts.event_type, \
+                   receipts.ordering_key, receipts.received_at, receipts.request_id, receipts.trace_parent, \
+                   sources.source_id, tenants.tenant_id \
+                   FROM json_each(?) AS wanted CROSS JOIN events ON events.receipt_id = unhex(wanted.value) \
+                   JOIN receipts ON receipts.receipt_id = events.receipt_id \
+                   JOIN sources ON sources.source_no = receipts.source_no \
+                   JOIN tenants ON tenants.tenant_no = receipts.tenant_no";
+        let rows =
+            sqlx::query(sql).bind(json(&wanted)).fetch_all(self.readers.pool()).await.map_err(statement)?;
+        rows.iter().map(event).collect()
+    }
+}
+
+/// A list as an argument for `json_each`.
+pub(crate) fn json<T: serde::Serialize>(list: &[T]) -> String {
+    serde_json::to_string(list).expect("numbers and texts can be written as JSON")
+}
+
+fn entry(row: &SqliteRow) -> Result<LogEntry> {
+    Ok(LogEntry {
+        n: unsigned(row, "position")?,
+        receipt_id: receipt_id(row)?,
+        tenant_no: TenantNo(get(row, "tenant_no")?),
+        source_no: SourceNo(get(row, "source_no")?),
+        event_type: get(row, "event_type")?,
+        slot: Slot(unsigned(row, "slot")?),
+        entity: entity(row)?,
+        accepted_at: timestamp(row, "accepted_at")?,
+        body_bytes: unsigned(row, "body_bytes")?,
+    })
+}
+
+fn event(row: &SqliteRow) -> Result<Event> {
+    Ok(Event {
+        receipt_id: receipt_id(row)?,
+        tenant: parse(row, "tenant_id")?,
+        source: parse(row, "source_id")?,
+        provider: parse(row, "provider")?,
+        event_id: get(row, "event_id")?,
+        id_derived: get(row, "id_derived")?,
+        event_type: get(row, "event_type")?,
+        ordering_key: get(row, "ordering_key")?,
+        received_at: timestamp(row, "received_at")?,
+        request_id: RequestId(uuid(row, "request_id")?),
+        trace_parent: get(row, "trace_parent")?,
+        content_type: get(row, "content_type")?,
+        headers: codec::decode_headers(get(row, "headers")?).map_err(|_| corrupt("events.headers"))?,
+        body: Bytes::from(get::<Vec<u8>>(row, "body")?),
+    })
+}
