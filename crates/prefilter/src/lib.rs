@@ -11,17 +11,31 @@
 //!   gap, never a false hit.
 //!
 //! A false hit would lose an event: it would be answered 2xx and be nowhere. One can only come from another database, or
-//! from this one before it lost committed rows (a restore, a failover to a lagging standby). Therefore whatever outlives
-//! the process ([`Redis`]) lives in a namespace made from the store's identity, which changes in all these cases; an entry
-//! of another identity is another key, is never found, and ends by its time to live. What lives inside the process
-//! ([`Local`]) is flushed by whoever learns of a new identity ([`Local::clear`]).
+//! from this one before it lost committed rows (a restore, a failover to a lagging standby). Therefore every key is hashed
+//! together with the store's identity, which changes in all these cases ([`Namespace`]): what was remembered under
+//! another identity is another key, is never found, and ends by its time to live. And because an identity can change while
+//! this process runs, [`Layered`] answers only while the identity was confirmed a moment ago ([`Layered::confirm`]).
 //!
-//! The time to live must not be longer than receipts are kept: a hit after its receipt was deleted would call a repeat
-//! a duplicate that the ledger does not know any more.
+//! The time to live must be shorter than receipts are kept: a hit after its receipt was deleted would call a repeat a
+//! duplicate that the ledger does not know any more. A repeat renews the time to live.
+//!
+//! Redis must be trusted like the database's own cache: a checksum turns accidents (a foreign or damaged value) into
+//! "nothing known", but whoever can write there on purpose can make events be answered as duplicates.
 //!
 //! This crate must never decide that an event is new, surface a failure of Redis to a request, wait for it without a
 //! bound, or write event ids into Redis, logs or metrics (keys are hashes).
 
+mod breaker;
+mod entry;
 mod key;
+mod layered;
+mod local;
+mod metrics;
+mod redis;
 
+pub use entry::Namespace;
 pub use key::{Disabled, Hit, Key, Prefilter};
+pub use layered::{LEASE, Layered, POLL, SETTLE};
+pub use local::{ENTRY_BYTES, Local, LocalConfig};
+pub use metrics::describe;
+pub use redis::{InvalidRedis, KEYS_PER_COMMAND_MAX, Redis, RedisConfig};
