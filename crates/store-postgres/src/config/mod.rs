@@ -1,0 +1,179 @@
+//! Configuration. Every change first raises the revision in its transaction, which also makes changes serial: none of them
+//! has to think of another one under way.
+
+mod secrets;
+mod sources;
+mod subscriptions;
+mod tenants;
+
+use async_trait::async_trait;
+use portero_store::{
+    ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
+    Result, Revision, Secret, Source, Subscription, Tenant,
+};
+use portero_types::{SecretId, SourceId, SubscriptionId, TenantId};
+use sqlx::postgres::PgRow;
+
+use crate::PostgresStore;
+use crate::error::{Effect, broken_unique, corrupt, store_error};
+use crate::pools::{PgQuery, Pool, Tx, rows};
+use crate::row::get;
+
+/// A transaction that changes configuration.
+struct Change {
+    tx: Tx,
+}
+
+impl Change {
+    async fn begin(pool: &Pool) -> Result<Self> {
+        let mut tx = pool.begin().await?;
+        tx.rows(sqlx::query("UPDATE config_revision SET revision = revision + 1")).await?;
+        Ok(Self { tx })
+    }
+
+    /// Runs a statement of the change.
+    async fn rows(&mut self, query: PgQuery<'_>) -> Result<Vec<PgRow>> {
+        self.tx.rows(query).await
+    }
+
+    /// Commits, or undoes the change and its revision.
+    async fn end<T>(self, outcome: Result<T>) -> Result<T> {
+        match outcome {
+            Ok(value) => self.tx.commit().await.map(|()| value),
+            Err(error) => {
+                self.tx.roll_back().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs an insert that yields one row, or none when what it belongs to does not exist.
+    async fn create(&mut self, query: PgQuery<'_>, what: &str, under: &str) -> Result<PgRow> {
+        match self.tx.try_rows(query).await {
+            Ok(created) => created.into_iter().next().ok_or_else(|| not_found(under)),
+            Err(error) if broken_unique(&error).is_some() => {
+                Err(Error::new(ErrorKind::AlreadyExists, format!("this {what} exists already")))
+            }
+            Err(error) => Err(store_error(&error, Effect::None)),
+        }
+    }
+}
+
+fn not_found(what: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no such {what}"))
+}
+
+/// The first row as a resource.
+fn one<T>(found: &[PgRow], read: impl Fn(&PgRow) -> Result<T>) -> Result<Option<T>> {
+    found.first().map(read).transpose()
+}
+
+/// Rows as a page; one row more than the limit was asked for.
+fn page<T>(found: &[PgRow], limit: u32, read: impl Fn(&PgRow) -> Result<T>) -> Result<Page<T>> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let items = found.iter().take(limit).map(read).collect::<Result<_>>()?;
+    Ok(Page { items, more: found.len() > limit })
+}
+
+/// How many rows to ask for to fill a page and to know whether there are more.
+fn one_more(limit: u32) -> i64 {
+    i64::from(limit) + 1
+}
+
+#[async_trait]
+impl ConfigStore for PostgresStore {
+    async fn revision(&self) -> Result<Revision> {
+        let query = sqlx::query("SELECT revision FROM config_revision");
+        let found = rows(&self.pools.control, query, Effect::None).await?;
+        one(&found, |row| get(row, "revision").map(Revision))?.ok_or_else(|| corrupt("config_revision"))
+    }
+
+    async fn snapshot(&self) -> Result<ConfigSnapshot> {
+        let mut tx = self.pools.control.begin_snapshot().await?;
+        let revision = tx.rows(sqlx::query("SELECT revision FROM config_revision")).await?;
+        let tenants = tx.rows(tenants::all()).await?;
+        let sources = tx.rows(sources::all()).await?;
+        let secrets = tx.rows(secrets::all_recent()).await?;
+        let subscriptions = tx.rows(subscriptions::all()).await?;
+        tx.commit().await?;
+        Ok(ConfigSnapshot {
+            revision: one(&revision, |row| get(row, "revision").map(Revision))?
+                .ok_or_else(|| corrupt("config_revision"))?,
+            tenants: tenants.iter().map(tenants::read).collect::<Result<_>>()?,
+            sources: sources.iter().map(sources::read).collect::<Result<_>>()?,
+            secrets: secrets.iter().map(secrets::read).collect::<Result<_>>()?,
+            subscriptions: subscriptions.iter().map(subscriptions::read).collect::<Result<_>>()?,
+        })
+    }
+
+    async fn create_tenant(&self, tenant: NewTenant) -> Result<Tenant> {
+        tenants::create(&self.pools.admin, tenant).await
+    }
+
+    async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>> {
+        tenants::get_one(&self.pools.admin, id).await
+    }
+
+    async fn tenants(&self, after: Option<&TenantId>, limit: u32) -> Result<Page<Tenant>> {
+        tenants::list(&self.pools.admin, after, limit).await
+    }
+
+    async fn delete_tenant(&self, id: &TenantId) -> Result<()> {
+        tenants::delete(&self.pools.admin, id).await
+    }
+
+    async fn create_source(&self, source: NewSource) -> Result<Source> {
+        sources::create(&self.pools.admin, source).await
+    }
+
+    async fn source(&self, tenant: &TenantId, id: &SourceId) -> Result<Option<Source>> {
+        sources::get_one(&self.pools.admin, tenant, id).await
+    }
+
+    async fn sources(&self, tenant: &TenantId, after: Option<&SourceId>, limit: u32) -> Result<Page<Source>> {
+        sources::list(&self.pools.admin, tenant, after, limit).await
+    }
+
+    async fn delete_source(&self, tenant: &TenantId, id: &SourceId) -> Result<()> {
+        sources::delete(&self.pools.admin, tenant, id).await
+    }
+
+    async fn add_secret(&self, secret: NewSecret) -> Result<Secret> {
+        secrets::add(&self.pools.admin, secret).await
+    }
+
+    async fn secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Result<Option<Secret>> {
+        secrets::get_one(&self.pools.admin, tenant, source, id).await
+    }
+
+    async fn secrets(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        after: Option<&SecretId>,
+        limit: u32,
+    ) -> Result<Page<Secret>> {
+        secrets::list(&self.pools.admin, tenant, source, after, limit).await
+    }
+
+    async fn delete_secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Result<()> {
+        secrets::delete(&self.pools.admin, tenant, source, id).await
+    }
+
+    async fn create_subscription(&self, subscription: NewSubscription) -> Result<Subscription> {
+        let shards = self.shards().await?;
+        subscriptions::create(&self.pools.admin, shards, subscription).await
+    }
+
+    async fn subscription(&self, id: &SubscriptionId) -> Result<Option<Subscription>> {
+        subscriptions::get_one(&self.pools.admin, id).await
+    }
+
+    async fn subscriptions(&self, after: Option<&SubscriptionId>, limit: u32) -> Result<Page<Subscription>> {
+        subscriptions::list(&self.pools.admin, after, limit).await
+    }
+
+    async fn delete_subscription(&self, id: &SubscriptionId) -> Result<()> {
+        subscriptions::delete(&self.pools.admin, id).await
+    }
+}

@@ -1,0 +1,141 @@
+//! Secrets, sealed. A source's secrets overlap as planned, and never more of them than the edge is ready to try.
+
+use portero_store::{Error, ErrorKind, NewSecret, Page, Result, Sealed, Secret};
+use portero_types::limits::ACTIVE_SECRETS_MAX;
+use portero_types::{SecretId, SecretNo, SourceId, SourceNo, TenantId, Timestamp};
+use sqlx::postgres::PgRow;
+
+use super::{Change, not_found, one, one_more, page};
+use crate::error::Effect;
+use crate::pools::{PgQuery, Pool, rows};
+use crate::row::{get, parse};
+
+/// Joins a secret to the names that lead to it.
+macro_rules! named {
+    ($rest:literal) => {
+        concat!(
+            "SELECT k.* FROM secrets k JOIN sources s USING (source_no) JOIN tenants t USING (tenant_no)
+             WHERE s.deleted_at IS NULL AND t.deleted_at IS NULL ",
+            $rest
+        )
+    };
+}
+
+pub(super) fn read(row: &PgRow) -> Result<Secret> {
+    Ok(Secret {
+        no: SecretNo(get(row, "secret_no")?),
+        source_no: SourceNo(get(row, "source_no")?),
+        id: parse(row, "secret_id")?,
+        sealed: Sealed { key_id: get(row, "key_id")?, bytes: get(row, "sealed")? },
+        not_before: Timestamp::from_micros(get(row, "not_before")?),
+        not_after: get::<Option<i64>>(row, "not_after")?.map(Timestamp::from_micros),
+        created_at: Timestamp::from_micros(get(row, "created_at")?),
+    })
+}
+
+/// Every secret that is not past its end by more than a day, by the database's clock.
+pub(super) fn all_recent() -> PgQuery<'static> {
+    sqlx::query(named!(
+        "AND (k.not_after IS NULL
+              OR k.not_after > (extract(epoch FROM clock_timestamp() - interval '1 day') * 1000000)::bigint)
+         ORDER BY k.source_no, k.secret_id"
+    ))
+}
+
+pub(super) async fn add(pool: &Pool, secret: NewSecret) -> Result<Secret> {
+    let mut change = Change::begin(pool).await?;
+    let outcome = add_in(&mut change, &secret).await;
+    change.end(outcome).await
+}
+
+async fn add_in(change: &mut Change, secret: &NewSecret) -> Result<Secret> {
+    if let Some(at) = secret.retire_others_at {
+        let retire = sqlx::query(
+            "UPDATE secrets k SET not_after = $3 FROM sources s JOIN tenants t USING (tenant_no)
+             WHERE s.source_no = k.source_no AND t.tenant_id = $1 AND s.source_id = $2 AND k.not_after IS NULL
+               AND s.deleted_at IS NULL AND t.deleted_at IS NULL",
+        )
+        .bind(secret.tenant.as_str())
+        .bind(secret.source.as_str())
+        .bind(at.as_micros());
+        change.rows(retire).await?;
+    }
+    let insert = sqlx::query(
+        "INSERT INTO secrets (source_no, secret_id, key_id, sealed, not_before, created_at)
+         SELECT s.source_no, $3, $4, $5, $6, $7 FROM sources s JOIN tenants t USING (tenant_no)
+         WHERE t.tenant_id = $1 AND s.source_id = $2 AND s.deleted_at IS NULL AND t.deleted_at IS NULL
+         RETURNING *",
+    )
+    .bind(secret.tenant.as_str())
+    .bind(secret.source.as_str())
+    .bind(secret.id.as_str())
+    .bind(secret.sealed.key_id.as_str())
+    .bind(secret.sealed.bytes.as_slice())
+    .bind(secret.not_before.as_micros())
+    .bind(secret.created_at.as_micros());
+    let added = read(&change.create(insert, "secret", "source").await?)?;
+
+    // The number of active secrets can only reach its peak at the moment when one of them begins.
+    let peak = sqlx::query(
+        "SELECT coalesce(max(active), 0) AS peak FROM (
+             SELECT (SELECT count(*) FROM secrets o WHERE o.source_no = k.source_no
+                     AND o.not_before <= k.not_before AND (o.not_after IS NULL OR o.not_after > k.not_before)) AS active
+             FROM secrets k WHERE k.source_no = $1
+         ) moments",
+    )
+    .bind(added.source_no.0);
+    let peak = one(&change.rows(peak).await?, |row| get::<i64>(row, "peak"))?.unwrap_or(0);
+    if usize::try_from(peak).is_ok_and(|peak| peak > ACTIVE_SECRETS_MAX) {
+        return Err(Error::new(
+            ErrorKind::FailedPrecondition,
+            format!("more than {ACTIVE_SECRETS_MAX} secrets of the source would verify at one moment"),
+        ));
+    }
+    Ok(added)
+}
+
+pub(super) async fn get_one(
+    pool: &Pool,
+    tenant: &TenantId,
+    source: &SourceId,
+    id: &SecretId,
+) -> Result<Option<Secret>> {
+    let query = sqlx::query(named!("AND t.tenant_id = $1 AND s.source_id = $2 AND k.secret_id = $3"))
+        .bind(tenant.as_str())
+        .bind(source.as_str())
+        .bind(id.as_str());
+    one(&rows(pool, query, Effect::None).await?, read)
+}
+
+pub(super) async fn list(
+    pool: &Pool,
+    tenant: &TenantId,
+    source: &SourceId,
+    after: Option<&SecretId>,
+    limit: u32,
+) -> Result<Page<Secret>> {
+    let query = sqlx::query(named!(
+        "AND t.tenant_id = $1 AND s.source_id = $2 AND k.secret_id > $3 ORDER BY k.secret_id LIMIT $4"
+    ))
+    .bind(tenant.as_str())
+    .bind(source.as_str())
+    .bind(after.map_or("", SecretId::as_str))
+    .bind(one_more(limit));
+    page(&rows(pool, query, Effect::None).await?, limit, read)
+}
+
+pub(super) async fn delete(pool: &Pool, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Result<()> {
+    let query = sqlx::query(
+        "DELETE FROM secrets k USING sources s, tenants t
+         WHERE s.source_no = k.source_no AND t.tenant_no = s.tenant_no AND s.deleted_at IS NULL
+           AND t.deleted_at IS NULL AND t.tenant_id = $1 AND s.source_id = $2 AND k.secret_id = $3
+         RETURNING k.secret_no",
+    )
+    .bind(tenant.as_str())
+    .bind(source.as_str())
+    .bind(id.as_str());
+    let mut change = Change::begin(pool).await?;
+    let outcome = change.rows(query).await;
+    let outcome = outcome.and_then(|gone| gone.first().map(|_| ()).ok_or_else(|| not_found("secret")));
+    change.end(outcome).await
+}

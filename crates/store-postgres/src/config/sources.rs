@@ -1,0 +1,100 @@
+//! Sources. A deleted source's row stays behind its receipts, marked with the time of its deletion; its secrets go.
+
+use portero_store::{NewSource, Page, Result, Source};
+use portero_types::{IngestKey, SourceId, SourceNo, TenantId, TenantNo, Timestamp};
+use sqlx::postgres::PgRow;
+
+use super::{Change, not_found, one, one_more, page};
+use crate::error::{Effect, corrupt};
+use crate::pools::{PgQuery, Pool, rows};
+use crate::row::{get, parse};
+
+pub(super) fn read(row: &PgRow) -> Result<Source> {
+    let key = <[u8; 16]>::try_from(get::<&[u8]>(row, "ingest_key")?);
+    Ok(Source {
+        no: SourceNo(get(row, "source_no")?),
+        tenant_no: TenantNo(get(row, "tenant_no")?),
+        tenant: parse(row, "tenant_id")?,
+        id: parse(row, "source_id")?,
+        provider: parse(row, "provider")?,
+        preset: get(row, "preset")?,
+        recipe: get(row, "recipe")?,
+        ingest_key: IngestKey::from_bytes(key.map_err(|_| corrupt("sources.ingest_key"))?),
+        public_url: get(row, "public_url")?,
+        created_at: Timestamp::from_micros(get(row, "created_at")?),
+    })
+}
+
+pub(super) fn all() -> PgQuery<'static> {
+    sqlx::query(
+        "SELECT s.*, t.tenant_id FROM sources s JOIN tenants t USING (tenant_no)
+         WHERE s.deleted_at IS NULL AND t.deleted_at IS NULL ORDER BY t.tenant_id, s.source_id",
+    )
+}
+
+pub(super) async fn create(pool: &Pool, source: NewSource) -> Result<Source> {
+    let query = sqlx::query(
+        "INSERT INTO sources (tenant_no, source_id, provider, preset, recipe, ingest_key, public_url, created_at)
+         SELECT tenant_no, $2, $3, $4, $5, $6, $7, $8 FROM tenants WHERE tenant_id = $1 AND deleted_at IS NULL
+         RETURNING *, $1 AS tenant_id",
+    )
+    .bind(source.tenant.as_str())
+    .bind(source.id.as_str())
+    .bind(source.provider.as_str())
+    .bind(source.preset.as_str())
+    .bind(source.recipe.as_str())
+    .bind(source.ingest_key.as_bytes().as_slice())
+    .bind(source.public_url.as_str())
+    .bind(source.created_at.as_micros());
+    let mut change = Change::begin(pool).await?;
+    let created = change.create(query, "source or its ingest key", "tenant").await.and_then(|row| read(&row));
+    change.end(created).await
+}
+
+pub(super) async fn get_one(pool: &Pool, tenant: &TenantId, id: &SourceId) -> Result<Option<Source>> {
+    let query = sqlx::query(
+        "SELECT s.*, t.tenant_id FROM sources s JOIN tenants t USING (tenant_no)
+         WHERE t.tenant_id = $1 AND s.source_id = $2 AND s.deleted_at IS NULL AND t.deleted_at IS NULL",
+    )
+    .bind(tenant.as_str())
+    .bind(id.as_str());
+    one(&rows(pool, query, Effect::None).await?, read)
+}
+
+pub(super) async fn list(
+    pool: &Pool,
+    tenant: &TenantId,
+    after: Option<&SourceId>,
+    limit: u32,
+) -> Result<Page<Source>> {
+    let query = sqlx::query(
+        "SELECT s.*, t.tenant_id FROM sources s JOIN tenants t USING (tenant_no)
+         WHERE t.tenant_id = $1 AND s.source_id > $2 AND s.deleted_at IS NULL AND t.deleted_at IS NULL
+         ORDER BY s.source_id LIMIT $3",
+    )
+    .bind(tenant.as_str())
+    .bind(after.map_or("", SourceId::as_str))
+    .bind(one_more(limit));
+    page(&rows(pool, query, Effect::None).await?, limit, read)
+}
+
+pub(super) async fn delete(pool: &Pool, tenant: &TenantId, id: &SourceId) -> Result<()> {
+    let query = sqlx::query(
+        "WITH gone AS (
+             UPDATE sources s SET deleted_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+             FROM tenants t
+             WHERE t.tenant_no = s.tenant_no AND t.tenant_id = $1 AND t.deleted_at IS NULL
+               AND s.source_id = $2 AND s.deleted_at IS NULL
+             RETURNING s.source_no
+         ), secrets_gone AS (
+             DELETE FROM secrets WHERE source_no IN (SELECT source_no FROM gone)
+         )
+         SELECT source_no FROM gone",
+    )
+    .bind(tenant.as_str())
+    .bind(id.as_str());
+    let mut change = Change::begin(pool).await?;
+    let outcome = change.rows(query).await;
+    let outcome = outcome.and_then(|gone| gone.first().map(|_| ()).ok_or_else(|| not_found("source")));
+    change.end(outcome).await
+}

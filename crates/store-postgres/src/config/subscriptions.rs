@@ -1,0 +1,128 @@
+//! Subscriptions. Where one begins is read in the transaction that creates it.
+
+use portero_store::{Error, ErrorKind, NewSubscription, Page, Result, StartAt, Subscription};
+use portero_types::{LaneCount, ShardCount, SourceId, SubscriptionId, SubscriptionNo, Timestamp};
+use sqlx::postgres::PgRow;
+
+use super::{Change, not_found, one, one_more, page};
+use crate::error::{Effect, corrupt};
+use crate::pools::{PgQuery, Pool, rows};
+use crate::row::{get, parse, signed, signed32, unsigned, unsigned32};
+
+/// Joins a subscription to its tenant's name.
+macro_rules! named {
+    ($rest:literal) => {
+        concat!("SELECT u.*, t.tenant_id FROM subscriptions u LEFT JOIN tenants t USING (tenant_no) ", $rest)
+    };
+}
+
+pub(super) fn read(row: &PgRow) -> Result<Subscription> {
+    let sources: Vec<String> = get(row, "sources")?;
+    let sources = sources.into_iter().map(SourceId::new).collect::<std::result::Result<_, _>>();
+    let starts: Vec<i64> = get(row, "starts_after")?;
+    let starts = starts.into_iter().map(u64::try_from).collect::<std::result::Result<_, _>>();
+    let tenant = match get::<Option<i64>>(row, "tenant_no")? {
+        Some(_) => Some(parse(row, "tenant_id")?),
+        None => None,
+    };
+    Ok(Subscription {
+        no: SubscriptionNo(get(row, "subscription_no")?),
+        id: parse(row, "subscription_id")?,
+        tenant,
+        sources: sources.map_err(|_| corrupt("subscriptions.sources"))?,
+        event_types: get(row, "event_types")?,
+        lanes: lanes(row)?,
+        attempts_max: unsigned32(row, "attempts_max")?,
+        defer_deadline_ms: unsigned(row, "defer_deadline_ms")?,
+        starts_after: starts.map_err(|_| corrupt("subscriptions.starts_after"))?,
+        created_at: Timestamp::from_micros(get(row, "created_at")?),
+    })
+}
+
+fn lanes(row: &PgRow) -> Result<LaneCount> {
+    let count = u16::try_from(get::<i32>(row, "lanes")?).ok();
+    count.and_then(|count| LaneCount::new(count).ok()).ok_or_else(|| corrupt("subscriptions.lanes"))
+}
+
+pub(super) fn all() -> PgQuery<'static> {
+    sqlx::query(named!("ORDER BY u.subscription_id"))
+}
+
+pub(super) async fn create(
+    pool: &Pool,
+    shards: ShardCount,
+    subscription: NewSubscription,
+) -> Result<Subscription> {
+    if subscription.lanes.get() < shards.get() {
+        return Err(Error::new(
+            ErrorKind::FailedPrecondition,
+            format!("a subscription needs at least {} lanes, one for each shard of the log", shards.get()),
+        ));
+    }
+    let attempts_max = signed32(subscription.attempts_max, "attempts_max")?;
+    let defer_deadline_ms = signed(subscription.defer_deadline_ms, "defer_deadline_ms")?;
+    let query = sqlx::query(
+        "INSERT INTO subscriptions (subscription_id, tenant_no, sources, event_types, lanes, attempts_max,
+                                    defer_deadline_ms, starts_after, created_at)
+         SELECT $1, t.tenant_no, $3, $4, $5, $6, $7,
+                (SELECT array_agg(CASE WHEN $8
+                     THEN coalesce((SELECT max(position) FROM log WHERE shard = n), 0)
+                     ELSE coalesce((SELECT min(position) - 1 FROM log WHERE shard = n), 0)
+                 END ORDER BY n) FROM installation, generate_series(0, shards - 1) AS n),
+                $9
+         FROM (SELECT tenant_no FROM tenants WHERE tenant_id = $2 AND deleted_at IS NULL
+               UNION ALL SELECT NULL WHERE $2 IS NULL) t
+         RETURNING *, $2 AS tenant_id",
+    )
+    .bind(subscription.id.as_str())
+    .bind(subscription.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()))
+    .bind(subscription.sources.iter().map(|id| id.as_str().to_owned()).collect::<Vec<_>>())
+    .bind(&subscription.event_types)
+    .bind(i32::from(subscription.lanes.get()))
+    .bind(attempts_max)
+    .bind(defer_deadline_ms)
+    .bind(subscription.start_at == StartAt::Latest)
+    .bind(subscription.created_at.as_micros());
+    let mut change = Change::begin(pool).await?;
+    let created = change.create(query, "subscription", "tenant").await.and_then(|row| read(&row));
+    change.end(created).await
+}
+
+pub(super) async fn get_one(pool: &Pool, id: &SubscriptionId) -> Result<Option<Subscription>> {
+    let query = sqlx::query(named!("WHERE u.subscription_id = $1")).bind(id.as_str());
+    one(&rows(pool, query, Effect::None).await?, read)
+}
+
+pub(super) async fn list(
+    pool: &Pool,
+    after: Option<&SubscriptionId>,
+    limit: u32,
+) -> Result<Page<Subscription>> {
+    let query = sqlx::query(named!("WHERE u.subscription_id > $1 ORDER BY u.subscription_id LIMIT $2"))
+        .bind(after.map_or("", SubscriptionId::as_str))
+        .bind(one_more(limit));
+    page(&rows(pool, query, Effect::None).await?, limit, read)
+}
+
+/// The lock keeps claims out, and lanes go first: that waits for flushes under way, so that the journal is deleted after the
+/// last of them. The lock is not the strongest one, because such a flush may still refer to the subscription.
+pub(super) async fn delete(pool: &Pool, id: &SubscriptionId) -> Result<()> {
+    let mut change = Change::begin(pool).await?;
+    let outcome = delete_in(&mut change, id).await;
+    change.end(outcome).await
+}
+
+async fn delete_in(change: &mut Change, id: &SubscriptionId) -> Result<()> {
+    let lock =
+        sqlx::query("SELECT subscription_no FROM subscriptions WHERE subscription_id = $1 FOR NO KEY UPDATE");
+    let found = change.rows(lock.bind(id.as_str())).await?;
+    let no: i64 = one(&found, |row| get(row, "subscription_no"))?.ok_or_else(|| not_found("subscription"))?;
+    for statement in [
+        "DELETE FROM lane_owners WHERE subscription_no = $1",
+        "DELETE FROM lane_journal WHERE subscription_no = $1",
+        "DELETE FROM subscriptions WHERE subscription_no = $1",
+    ] {
+        change.rows(sqlx::query(statement).bind(no)).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Taking over lanes. The order is the point: fence the expired owner and commit; take over with the next epoch; only then
+//! read the journal. Whatever the old owner was told to be durable is in what the new one reads.
+
+use portero_store::{ClaimedLane, Error, ErrorKind, JournalState, LaneKey, Result, codec};
+use portero_types::{Epoch, LaneCount, LaneNo, SessionId, ShardCount, SubscriptionNo};
+use sqlx::postgres::PgRow;
+
+use super::{parked, sessions};
+use crate::error::corrupt;
+use crate::pools::{Pool, Tx};
+use crate::row::{byte, get, unsigned};
+
+pub(super) async fn claim(
+    pool: &Pool,
+    shards: ShardCount,
+    session: SessionId,
+    subscription: SubscriptionNo,
+    lanes: LaneCount,
+) -> Result<Vec<ClaimedLane>> {
+    sessions::fence_expired(pool, subscription).await?;
+    let mut tx = pool.begin().await?;
+    match claim_in(&mut tx, shards, session, subscription, lanes).await {
+        Ok(claimed) => tx.commit().await.map(|()| claimed),
+        Err(error) => {
+            tx.roll_back().await;
+            Err(error)
+        }
+    }
+}
+
+async fn claim_in(
+    tx: &mut Tx,
+    shards: ShardCount,
+    session: SessionId,
+    subscription: SubscriptionNo,
+    lanes: LaneCount,
+) -> Result<Vec<ClaimedLane>> {
+    // Claims of one subscription are serial, so that the next statement sees every session that won a lane before.
+    let lock =
+        sqlx::query("SELECT starts_after FROM subscriptions WHERE subscription_no = $1 FOR NO KEY UPDATE");
+    let found = tx.rows(lock.bind(subscription.0)).await?;
+    let missing = || Error::new(ErrorKind::NotFound, "there is no such subscription");
+    let starts_after: Vec<i64> = get(found.first().ok_or_else(missing)?, "starts_after")?;
+    sessions::hold(tx, session).await?;
+
+    let take = sqlx::query(
+        "INSERT INTO lane_owners AS o (subscription_no, lane, session_id, epoch)
+         SELECT $2, n, $1, 1 FROM generate_series(0, $3 - 1) AS n ORDER BY n
+         ON CONFLICT (subscription_no, lane) DO UPDATE SET session_id = $1, epoch = o.epoch + 1
+         WHERE NOT EXISTS (SELECT FROM replica_sessions s WHERE s.session_id = o.session_id AND NOT s.fenced)
+         RETURNING lane, epoch",
+    )
+    .bind(session.0)
+    .bind(subscription.0)
+    .bind(i32::from(lanes.get()));
+    let taken = tx.rows(take).await?;
+    let mut claimed = Vec::with_capacity(taken.len());
+    for row in &taken {
+        let lane = LaneNo(byte(row, "lane")?);
+        let shard = lanes.shard_of(lane, shards);
+        let start = starts_after.get(usize::from(shard.0)).copied().and_then(|n| u64::try_from(n).ok());
+        claimed.push(ClaimedLane {
+            lane: LaneKey { subscription, lane },
+            epoch: Epoch(get(row, "epoch")?),
+            state: JournalState {
+                seq: 0,
+                watermark: start.ok_or_else(|| corrupt("subscriptions.starts_after"))?,
+                acked: Vec::new(),
+            },
+            parked: Vec::new(),
+            deferred: Vec::new(),
+        });
+    }
+    claimed.sort_by_key(|claimed| claimed.lane);
+    if !claimed.is_empty() {
+        read_journal(tx, shards, lanes, &mut claimed).await?;
+        parked::load(tx, &mut claimed).await?;
+    }
+    Ok(claimed)
+}
+
+/// The last state of each lane; what it replaced is deleted. A state beyond the shard's head is of a history that was lost.
+async fn read_journal(
+    tx: &mut Tx,
+    shards: ShardCount,
+    lanes: LaneCount,
+    claimed: &mut [ClaimedLane],
+) -> Result<()> {
+    let heads = sqlx::query(
+        "SELECT coalesce((SELECT max(position) FROM log WHERE shard = n), 0) AS head
+         FROM generate_series(0, $1 - 1) AS n ORDER BY n",
+    );
+    let heads = tx.rows(heads.bind(i32::from(shards.get()))).await?;
+    let heads = heads.iter().map(|row| unsigned(row, "head")).collect::<Result<Vec<_>>>()?;
+    let numbers: Vec<i16> = claimed.iter().map(|claimed| i16::from(claimed.lane.lane.0)).collect();
+    let subscription = claimed.first().map_or(0, |claimed| claimed.lane.subscription.0);
+    let last = sqlx::query(
+        "WITH last AS MATERIALIZED (
+             SELECT j.* FROM unnest($2::smallint[]) AS g (lane)
+             CROSS JOIN LATERAL (
+                 SELECT * FROM lane_journal j WHERE j.subscription_no = $1 AND j.lane = g.lane
+                 ORDER BY j.epoch DESC, j.seq DESC LIMIT 1
+             ) j
+         ), replaced AS (
+             DELETE FROM lane_journal j USING last l
+             WHERE j.subscription_no = $1 AND j.lane = l.lane AND (j.epoch, j.seq) < (l.epoch, l.seq)
+         )
+         SELECT lane, watermark, acked FROM last",
+    )
+    .bind(subscription)
+    .bind(&numbers);
+    for row in &tx.rows(last).await? {
+        let (lane, watermark, acked) = state(row)?;
+        let shard = lanes.shard_of(lane, shards);
+        let head = heads.get(usize::from(shard.0)).copied().unwrap_or(0);
+        if acked.last().copied().unwrap_or(watermark) > head {
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                "lane_journal lies beyond the log's head: committed events were lost, or the log was restored alone",
+            ));
+        }
+        let place = claimed.binary_search_by_key(&lane, |claimed| claimed.lane.lane);
+        let claimed = &mut claimed[place.map_err(|_| corrupt("lane_journal.lane"))?];
+        claimed.state = JournalState { seq: 0, watermark, acked };
+    }
+    Ok(())
+}
+
+fn state(row: &PgRow) -> Result<(LaneNo, u64, Vec<u64>)> {
+    let watermark = unsigned(row, "watermark")?;
+    let acked =
+        codec::decode_acked(watermark, get(row, "acked")?).map_err(|_| corrupt("lane_journal.acked"))?;
+    Ok((LaneNo(byte(row, "lane")?), watermark, acked))
+}

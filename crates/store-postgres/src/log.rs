@@ -1,0 +1,105 @@
+//! Reading the log. Page and head come from one statement and so from one snapshot.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use portero_store::{LogEntry, LogPage, LogStore, PageRequest, Result, codec};
+use portero_types::{EntityHash, Event, ReceiptId, RequestId, Shard, Slot, SourceNo, TenantNo, Timestamp};
+use sqlx::postgres::{PgBindIterExt, PgRow};
+use uuid::Uuid;
+
+use crate::PostgresStore;
+use crate::error::{Effect, corrupt};
+use crate::pools::rows;
+use crate::row::{byte, get, parse, unsigned, unsigned32};
+
+#[async_trait]
+impl LogStore for PostgresStore {
+    async fn heads(&self) -> Result<Vec<u64>> {
+        let query = sqlx::query(
+            "SELECT coalesce((SELECT max(position) FROM log WHERE shard = s), 0) AS head
+             FROM installation, generate_series(0, shards - 1) AS s ORDER BY s",
+        );
+        rows(&self.pools.flush, query, Effect::None).await?.iter().map(|row| unsigned(row, "head")).collect()
+    }
+
+    async fn page(&self, request: PageRequest) -> Result<LogPage> {
+        let query = sqlx::query(
+            "SELECT h.head, l.* FROM (SELECT coalesce(max(position), 0) AS head FROM log WHERE shard = $1) h
+             LEFT JOIN LATERAL (
+                 SELECT * FROM log WHERE shard = $1 AND position > $2 ORDER BY position LIMIT $3
+             ) l ON true
+             ORDER BY l.position",
+        )
+        .bind(i16::from(request.shard.0))
+        .bind(i64::try_from(request.after).unwrap_or(i64::MAX))
+        .bind(i64::from(request.limit));
+        let found = rows(&self.pools.flush, query, Effect::None).await?;
+        let mut page = LogPage::default();
+        for row in &found {
+            page.head = unsigned(row, "head")?;
+            if get::<Option<i64>>(row, "position")?.is_some() {
+                page.entries.push(entry(row)?);
+            }
+        }
+        Ok(page)
+    }
+
+    async fn entries_at(&self, shard: Shard, positions: &[u64]) -> Result<Vec<LogEntry>> {
+        let query =
+            sqlx::query("SELECT * FROM log WHERE shard = $1 AND position = ANY ($2) ORDER BY position")
+                .bind(i16::from(shard.0))
+                .bind(positions.iter().filter_map(|n| i64::try_from(*n).ok()).collect::<Vec<_>>());
+        rows(&self.pools.flush, query, Effect::None).await?.iter().map(entry).collect()
+    }
+
+    async fn events(&self, receipts: &[ReceiptId]) -> Result<Vec<Event>> {
+        if receipts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let query = sqlx::query(
+            "SELECT r.receipt_id, t.tenant_id, s.source_id, r.provider, r.event_id, r.id_derived, r.event_type,
+                    r.ordering_key, r.received_at, r.request_id, r.trace_parent, e.content_type, e.headers, e.body
+             FROM unnest($1::uuid[]) AS g (receipt_id)
+             JOIN receipts r USING (receipt_id)
+             JOIN events e USING (receipt_id)
+             LEFT JOIN sources s ON s.source_no = r.source_no
+             LEFT JOIN tenants t ON t.tenant_no = r.tenant_no",
+        )
+        .bind(receipts.iter().map(|id| id.0).bind_iter());
+        rows(&self.pools.flush, query, Effect::None).await?.iter().map(event).collect()
+    }
+}
+
+fn entry(row: &PgRow) -> Result<LogEntry> {
+    Ok(LogEntry {
+        n: unsigned(row, "position")?,
+        receipt_id: ReceiptId(get::<Uuid>(row, "receipt_id")?),
+        tenant_no: TenantNo(get(row, "tenant_no")?),
+        source_no: SourceNo(get(row, "source_no")?),
+        event_type: get(row, "event_type")?,
+        slot: Slot(byte(row, "slot")?),
+        entity: EntityHash::from_bits(get(row, "entity_hash")?),
+        accepted_at: Timestamp::from_micros(get(row, "accepted_at")?),
+        body_bytes: unsigned32(row, "body_bytes")?,
+    })
+}
+
+fn event(row: &PgRow) -> Result<Event> {
+    let headers = codec::decode_headers(get(row, "headers")?).map_err(|_| corrupt("events.headers"))?;
+    Ok(Event {
+        receipt_id: ReceiptId(get::<Uuid>(row, "receipt_id")?),
+        tenant: parse(row, "tenant_id")?,
+        source: parse(row, "source_id")?,
+        provider: parse(row, "provider")?,
+        event_id: get(row, "event_id")?,
+        id_derived: get(row, "id_derived")?,
+        event_type: get(row, "event_type")?,
+        ordering_key: get(row, "ordering_key")?,
+        received_at: Timestamp::from_micros(get(row, "received_at")?),
+        request_id: RequestId(get::<Uuid>(row, "request_id")?),
+        trace_parent: get(row, "trace_parent")?,
+        content_type: get(row, "content_type")?,
+        headers,
+        body: Bytes::copy_from_slice(get(row, "body")?),
+    })
+}

@@ -1,0 +1,184 @@
+//! Who waits for whom: shards apart, fences against flushes, pools apart.
+
+use std::time::Duration;
+
+use portero_store::testing::assert_fails;
+use portero_store::testing::fixture::{Fixture, again, position};
+use portero_store::testing::lanes::flush;
+use portero_store::{ErrorKind, Verdict};
+use portero_types::Shard;
+use sqlx::{Executor, Row};
+
+use super::harness::TestDatabase;
+
+/// First key of the shards' advisory locks.
+const SHARD_LOCKS: i32 = 0x706f_7274;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_writer_stops_its_own_shard_only_and_for_a_bounded_time() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let mut stalled = database.raw().await;
+    stalled.execute("BEGIN").await.expect("begun");
+    sqlx::query("SELECT pg_advisory_xact_lock($1, 0)")
+        .bind(SHARD_LOCKS)
+        .execute(&mut stalled)
+        .await
+        .expect("locked");
+
+    let blocked = fixture.event_in(Shard(0), "evt_blocked");
+    let (store, batch) = (fixture.store.clone(), [blocked.clone()]);
+    let waiting = tokio::spawn(async move { store.accept(&batch).await });
+    database.until_somebody_waits("advisory").await;
+    for shard in [1, 2, 3] {
+        fixture.fill(Shard(shard), 20).await;
+    }
+    assert_fails(waiting.await.expect("no panic"), ErrorKind::Unavailable);
+    let found = fixture.store.receipt(blocked.tenant_no, blocked.receipt_id).await.expect("read");
+    assert_eq!(found, None, "what is unavailable was not written");
+    stalled.execute("ROLLBACK").await.expect("released");
+    fixture.accepted(&blocked).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeats_do_not_touch_a_shards_lock() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let event = fixture.event_in(Shard(0), "evt_1");
+    fixture.accepted(&event).await;
+    let mut stalled = database.raw().await;
+    stalled.execute("BEGIN").await.expect("begun");
+    sqlx::query("SELECT pg_advisory_xact_lock($1, 0)")
+        .bind(SHARD_LOCKS)
+        .execute(&mut stalled)
+        .await
+        .expect("locked");
+    let verdicts = fixture.store.accept(&[again(&event)]).await.expect("answered");
+    assert_eq!(verdicts, [Verdict::Duplicate { first: event.receipt_id }]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_the_server_undid_for_a_deadlock_is_tried_again() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let batch = [fixture.event("evt_a"), fixture.event("evt_b")];
+    let insert = |id: &str| {
+        format!(
+            "INSERT INTO receipts SELECT {}, {}, NULL, 0, 0, 0, 0, gen_random_uuid(), gen_random_uuid(), false,
+                    '{}', '{id}', '', '', sha256(''), ''",
+            fixture.tenant.no, fixture.source.no, fixture.source.provider
+        )
+    };
+    let mut other = database.raw().await;
+    other.execute("BEGIN").await.expect("begun");
+    other.execute("SET LOCAL deadlock_timeout = '60s'").await.expect("set");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(insert("evt_b"))).execute(&mut other).await.expect("inserted");
+    let store = fixture.store.clone();
+    let accept = tokio::spawn(async move { store.accept(&batch).await });
+    database.until_somebody_waits("transactionid").await;
+    // Now each waits for the other; the server ends the one that looks first, which is ours.
+    sqlx::raw_sql(sqlx::AssertSqlSafe(insert("evt_a"))).execute(&mut other).await.expect("inserted");
+    other.execute("ROLLBACK").await.expect("undone");
+    let verdicts = accept.await.expect("no panic").expect("tried again");
+    verdicts.into_iter().for_each(|verdict| assert!(position(verdict).n >= 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flush_waits_for_a_fence_and_then_writes_nothing() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let subscription = fixture.subscription("billing").await;
+    let session = fixture.session("pod-1").await;
+    let claim =
+        fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await.expect("claimed");
+    let mut fence = database.raw().await;
+    fence.execute("BEGIN").await.expect("begun");
+    fence.execute("UPDATE replica_sessions SET fenced = true").await.expect("fenced");
+    let (store, late) = (fixture.store.clone(), flush(&claim[0], 1, 0, &[]));
+    let flushing = tokio::spawn(async move { store.flush_lanes(session, &[late]).await });
+    database.until_somebody_waits("transactionid").await;
+    fence.execute("COMMIT").await.expect("committed");
+    assert_fails(flushing.await.expect("no panic"), ErrorKind::Fenced);
+    let rows = database.run("SELECT count(*) AS rows FROM lane_journal").await;
+    assert_eq!(rows[0].get::<i64, _>("rows"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_takeover_waits_for_a_flush_under_way_and_finds_what_it_wrote() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let subscription = fixture.subscription("billing").await;
+    fixture.fill(Shard(0), 10).await;
+    let first = fixture.session("pod-1").await;
+    fixture.store.claim_lanes(first, subscription.no, subscription.lanes).await.expect("claimed");
+    // A flush, frozen just before its commit.
+    let mut frozen = database.raw().await;
+    frozen.execute("BEGIN").await.expect("begun");
+    frozen.execute("SELECT * FROM replica_sessions FOR SHARE").await.expect("shared");
+    sqlx::query("INSERT INTO lane_journal (subscription_no, lane, epoch, seq, watermark, acked) VALUES ($1, 0, 1, 1, 7, '')")
+        .bind(subscription.no.0)
+        .execute(&mut frozen)
+        .await
+        .expect("appended");
+    let store = fixture.store.clone();
+    let takeover = tokio::spawn(async move {
+        let second = portero_store::testing::fixture::new_session("pod-1", 60_000);
+        store.open_session(&second).await?;
+        store.claim_lanes(second.id, subscription.no, subscription.lanes).await
+    });
+    database.until_somebody_waits("transactionid").await;
+    frozen.execute("COMMIT").await.expect("committed");
+    let claim = takeover.await.expect("no panic").expect("taken over");
+    assert_eq!((claim[0].state.watermark, claim[0].epoch.0), (7, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_live_while_accepting_is_stuck() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let session = fixture.session("pod-1").await;
+    let mut stalled = database.raw().await;
+    stalled.execute("BEGIN").await.expect("begun");
+    sqlx::query("SELECT pg_advisory_xact_lock($1, 0)")
+        .bind(SHARD_LOCKS)
+        .execute(&mut stalled)
+        .await
+        .expect("locked");
+    let mut accepts = tokio::task::JoinSet::new();
+    for n in 0..32 {
+        let (store, event) = (fixture.store.clone(), fixture.event_in(Shard(0), &format!("evt_{n}")));
+        accepts.spawn(async move { store.accept(&[event]).await.map(|_| ()) });
+    }
+    database.until_somebody_waits("advisory").await;
+    fixture.store.renew_session(session, Duration::from_secs(12)).await.expect("renewed");
+    fixture.store.revision().await.expect("read");
+    stalled.execute("ROLLBACK").await.expect("released");
+    accepts.join_all().await.into_iter().filter_map(Result::err).for_each(|error| {
+        assert_eq!(
+            error.kind(),
+            ErrorKind::Unavailable,
+            "only a machine so slow that the lock time-out has passed"
+        );
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_snapshot_stops_neither_accepting_nor_flushing() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let subscription = fixture.subscription("billing").await;
+    let session = fixture.session("pod-1").await;
+    let claim =
+        fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await.expect("claimed");
+    let mut dump = database.raw().await;
+    dump.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await.expect("begun");
+    dump.execute("SELECT count(*) FROM log").await.expect("a snapshot");
+    let mut head = 0;
+    for seq in 1..=50 {
+        head = fixture.fill(Shard(0), 10).await;
+        fixture.store.flush_lanes(session, &[flush(&claim[0], seq, head, &[])]).await.expect("written");
+    }
+    assert_eq!(fixture.store.heads().await.expect("heads")[0], head);
+    let seen = dump.fetch_one("SELECT count(*) AS rows FROM log").await.expect("the old snapshot");
+    assert_eq!(seen.get::<i64, _>("rows"), 0);
+}
