@@ -3,8 +3,17 @@
 use std::ops::Range;
 
 use portero_types::SecretNo;
+use portero_types::limits::{
+    EVENT_ID_BYTES_MAX, EVENT_TYPE_BYTES_MAX, EVENTS_PER_REQUEST_MAX, ORDERING_KEY_BYTES_MAX,
+};
+use sha2::{Digest as _, Sha256};
 
-use crate::{Recipe, Rejection, Request, Verified};
+use crate::context::Context;
+use crate::form::{self, Field};
+use crate::json::{BatchError, Document, Item};
+use crate::scheme::Scheme;
+use crate::verify::too_many_events;
+use crate::{IdScope, Recipe, Rejection, Request, Verified};
 
 /// Why an extracted id was not trusted and one was derived instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,6 +80,121 @@ pub fn extract(
     request: &Request<'_>,
     verified: &Verified,
 ) -> Result<Vec<Extracted>, Rejection> {
-    let _ = (recipe, request, verified);
-    Ok(Vec::new())
+    let Some(scheme) = recipe.schemes.get(verified.scheme()) else {
+        return Ok(Vec::new());
+    };
+    let body = Readable::new(recipe, request.body);
+    let reader = EventReader { recipe, scheme, request, body: &body };
+    let items = verified.items();
+    let fits = items.iter().all(|(item, _)| item.at.end <= request.body.len());
+    if !items.is_empty() && fits && body.document.is_some() {
+        return Ok(items.iter().map(|(item, secret)| reader.event(Some(item), Some(*secret))).collect());
+    }
+    let Some(items) = batch(scheme, body.document.as_ref())? else {
+        return Ok(vec![reader.event(None, verified.secret())]);
+    };
+    Ok(items.iter().map(|item| reader.event(Some(item), verified.secret())).collect())
+}
+
+/// A verified body, read.
+pub(crate) struct Readable<'a> {
+    /// Its JSON: the body itself, or what its form field holds.
+    pub(crate) document: Option<Document<'a>>,
+    /// The body as a form, when it is not JSON itself.
+    pub(crate) form: Option<&'a [u8]>,
+}
+
+impl<'a> Readable<'a> {
+    /// Reads a verified body. The content type is not asked, since providers send JSON under many.
+    pub(crate) fn new(recipe: &Recipe, body: &'a [u8]) -> Self {
+        if let Ok(document) = Document::parse(body.into(), usize::MAX) {
+            return Self { document: Some(document), form: None };
+        }
+        let field = recipe.form_json.as_deref().map_or(Field::Missing, |name| form::field(body, name));
+        let document = match field {
+            Field::Found(value) => Document::parse(value, usize::MAX).ok(),
+            Field::Missing | Field::Duplicate => None,
+        };
+        Self { document, form: Some(body) }
+    }
+}
+
+/// The elements of a batch that was signed as a whole. `None` when the request is one event: because the recipe knows no
+/// batches, or because the body has not that shape.
+fn batch(scheme: &Scheme, document: Option<&Document<'_>>) -> Result<Option<Vec<Item>>, Rejection> {
+    let Some(document) = document else { return Ok(None) };
+    for path in &scheme.items {
+        match document.items(path, EVENTS_PER_REQUEST_MAX) {
+            Ok(items) => return Ok(Some(items)),
+            Err(BatchError::TooMany) => return Err(too_many_events()),
+            Err(BatchError::Shape | BatchError::Duplicate) => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Reads events out of one request.
+struct EventReader<'a> {
+    recipe: &'a Recipe,
+    scheme: &'a Scheme,
+    request: &'a Request<'a>,
+    body: &'a Readable<'a>,
+}
+
+impl EventReader<'_> {
+    fn event(&self, item: Option<&Item>, secret: Option<SecretNo>) -> Extracted {
+        let context = Context {
+            document: self.body.document.as_ref(),
+            form: self.body.form,
+            item: item.map(|item| &item.at),
+            outer: item.map(|item| &item.outer),
+            ..Context::unverified(self.request)
+        };
+        let bytes = item.map_or(0..self.request.body.len(), |item| item.at.clone());
+        let account = context.first_text(&self.scheme.account);
+        let id = match (&account, self.recipe.id_scope) {
+            // An id means nothing without the account that scopes it.
+            (Err(anomaly), IdScope::Account) => Err(*anomaly),
+            _ => context.first_text(&self.scheme.id),
+        };
+        let (event_id, id_derived, id_anomaly) = match id {
+            Ok(Some(id)) if id.len() > EVENT_ID_BYTES_MAX => {
+                (digest(id.as_bytes()), true, Some(Anomaly::TooLong))
+            }
+            Ok(Some(id)) => (id, false, None),
+            Ok(None) => (self.derived(&bytes), true, None),
+            Err(anomaly) => (self.derived(&bytes), true, Some(anomaly)),
+        };
+        let event_type = context.first_text(&self.scheme.event_type).ok().flatten().unwrap_or_default();
+        let entity = context.first_text(&self.scheme.entity).ok().flatten();
+        Extracted {
+            event_id,
+            id_derived,
+            id_anomaly,
+            account: account.ok().flatten().map(|text| bounded(text, EVENT_ID_BYTES_MAX)),
+            event_type: cut(event_type, EVENT_TYPE_BYTES_MAX),
+            entity: entity.map(|text| bounded(text, ORDERING_KEY_BYTES_MAX)),
+            secret,
+            body: bytes,
+        }
+    }
+
+    fn derived(&self, bytes: &Range<usize>) -> String {
+        digest(self.request.body.get(bytes.clone()).unwrap_or_default())
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
+}
+
+/// The text, or its digest when it is too long.
+fn bounded(text: String, bytes_max: usize) -> String {
+    if text.len() > bytes_max { digest(text.as_bytes()) } else { text }
+}
+
+/// The text, cut at a character boundary.
+fn cut(mut text: String, bytes_max: usize) -> String {
+    text.truncate(text.floor_char_boundary(bytes_max));
+    text
 }

@@ -7,15 +7,28 @@
 //! This crate is pure: no IO, no clock, no randomness. It never compares signatures other than in constant time, never
 //! re-encodes what it verifies, and never puts a secret, a signature or a payload into an error or Debug output.
 
+mod algorithm;
+mod compile;
+mod compile_handshake;
+mod context;
+mod encoding;
 mod extract;
+mod form;
 mod handshake;
+mod json;
+mod path;
 mod recipe;
 mod rejection;
 mod request;
 mod sample;
+mod schema;
+mod scheme;
 mod secret;
 mod sign;
+mod signature_list;
+mod template;
 mod verify;
+mod window;
 
 pub use extract::{Anomaly, Extracted, extract};
 pub use handshake::handshake;
@@ -23,6 +36,7 @@ pub use recipe::{IdScope, InvalidRecipe, Preset, RECIPE_BYTES_MAX, Recipe};
 pub use rejection::{Reason, Rejection};
 pub use request::{Reply, Request};
 pub use sample::{Sample, sample};
+pub use schema::Strength;
 pub use secret::{InvalidSecret, SECRET_BYTES_MAX, SECRET_BYTES_MIN, Secret, clean_secret, generate_secret};
 pub use sign::{SignError, SignOptions, SignedRequest, sign};
 pub use verify::{Verified, verify};

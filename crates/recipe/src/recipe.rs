@@ -1,8 +1,10 @@
 //! The compiled recipe and the presets.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use crate::Reply;
+use crate::compile::compile;
+use crate::scheme::{Handshake, Scheme};
+use crate::{Reply, Request, Strength};
 
 /// Largest recipe text, bytes.
 pub const RECIPE_BYTES_MAX: usize = 64 * 1024;
@@ -32,10 +34,18 @@ pub enum IdScope {
 /// How to verify and read one provider's requests: compiled, validated, immutable.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    id_scope: IdScope,
-    accepted: Option<Reply>,
-    rejected: Option<Reply>,
-    kept_headers: Vec<String>,
+    pub(crate) title: String,
+    pub(crate) about: String,
+    pub(crate) links: Vec<String>,
+    pub(crate) id_scope: IdScope,
+    pub(crate) accepted: Option<Reply>,
+    pub(crate) rejected: Option<Reply>,
+    pub(crate) kept_headers: Vec<String>,
+    pub(crate) form_json: Option<String>,
+    pub(crate) secret_prefix: String,
+    pub(crate) unproven: bool,
+    pub(crate) schemes: Vec<Scheme>,
+    pub(crate) handshakes: Vec<Handshake>,
 }
 
 /// A recipe that ships with Portero.
@@ -49,9 +59,35 @@ pub struct Preset {
     pub about: String,
     /// The provider's own documentation.
     pub links: Vec<String>,
+    /// The recipe's JSON, a model for recipes of one's own.
+    pub json: &'static str,
     /// The recipe.
     pub recipe: Arc<Recipe>,
 }
+
+macro_rules! presets {
+    ($($name:literal),* $(,)?) => {
+        /// Name and JSON of each preset.
+        const SOURCES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../presets/", $name, ".json")))),*];
+    };
+}
+
+presets!("stripe", "github", "standard-webhooks", "slack", "shopify", "adyen", "custom");
+
+static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
+    let load = |(name, json): &(&'static str, &'static str)| {
+        let recipe = Recipe::from_json(json).expect("a test compiles every preset");
+        Preset {
+            name,
+            title: recipe.title.clone(),
+            about: recipe.about.clone(),
+            links: recipe.links.clone(),
+            json,
+            recipe: Arc::new(recipe),
+        }
+    };
+    SOURCES.iter().map(load).collect()
+});
 
 impl Recipe {
     /// The preset of that name.
@@ -62,7 +98,7 @@ impl Recipe {
 
     /// All presets, in a fixed order.
     pub fn presets() -> impl Iterator<Item = &'static Preset> {
-        std::iter::empty()
+        PRESETS.iter()
     }
 
     /// Reads and validates a recipe of at most [`RECIPE_BYTES_MAX`] bytes.
@@ -70,8 +106,15 @@ impl Recipe {
     /// # Errors
     /// [`InvalidRecipe`] with the field and the reason.
     pub fn from_json(text: &str) -> Result<Self, InvalidRecipe> {
-        let _ = text;
-        Err(InvalidRecipe { path: ".".into(), reason: "not yet".into() })
+        let invalid = |path: String, reason: String| InvalidRecipe { path, reason };
+        if text.len() > RECIPE_BYTES_MAX {
+            return Err(invalid(".".to_owned(), format!("a recipe has at most {RECIPE_BYTES_MAX} bytes")));
+        }
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let data = serde_path_to_error::deserialize(&mut deserializer)
+            .map_err(|error| invalid(error.path().to_string(), error.inner().to_string()))?;
+        deserializer.end().map_err(|error| invalid(".".to_owned(), error.to_string()))?;
+        compile(data)
     }
 
     /// Within what its event ids are unique.
@@ -98,7 +141,7 @@ impl Recipe {
         self.rejected.as_ref().map_or(401, |reply| reply.status)
     }
 
-    /// Headers worth keeping with the event beyond those that are always kept; lower-case names.
+    /// Headers worth keeping with the event beyond those that are always kept; lower-case names, never credentials.
     #[must_use]
     pub fn kept_headers(&self) -> &[String] {
         &self.kept_headers
@@ -108,6 +151,45 @@ impl Recipe {
     /// [`crate::handshake()`]. POST always may.
     #[must_use]
     pub fn answers_method(&self, method: &str) -> bool {
-        method == "POST"
+        method == "POST" || self.handshakes.iter().any(|handshake| handshake.method == method)
+    }
+
+    /// How much the weakest of its schemes proves: below [`Strength::Body`] an operator should be warned.
+    #[must_use]
+    pub fn strength(&self) -> Strength {
+        self.schemes.iter().map(|scheme| scheme.strength).min().unwrap_or(Strength::None)
+    }
+
+    /// Whether no request signed by the vendor was at hand when the recipe was written.
+    #[must_use]
+    pub const fn is_unproven(&self) -> bool {
+        self.unproven
+    }
+
+    /// The scheme that applies to a request, by what is present in it, and its number.
+    pub(crate) fn scheme_for(&self, request: &Request<'_>) -> Option<(usize, &Scheme)> {
+        self.schemes.iter().enumerate().find(|(_, scheme)| {
+            let header = scheme.when_header.as_ref();
+            let query = scheme.when_query.as_ref();
+            header.is_none_or(|name| request.header_values(name).next().is_some())
+                && query.is_none_or(|name| request.has_query(name))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_compiles_and_says_what_it_is() {
+        for (name, json) in SOURCES {
+            let recipe = Recipe::from_json(json).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(!recipe.title.is_empty() && recipe.about.ends_with('.'), "{name}");
+            assert!(recipe.links.iter().all(|link| link.starts_with("https://")), "{name}");
+            assert!(*name == "custom" || !recipe.links.is_empty(), "{name}");
+            assert!(!recipe.is_unproven(), "{name}");
+        }
+        assert!(Recipe::preset("nobody").is_none());
     }
 }

@@ -1,5 +1,7 @@
 //! The request to judge, and the replies to give.
 
+use crate::form::{self, Field};
+
 /// An HTTP request as received. Everything is borrowed; nothing was decoded, trimmed or re-encoded.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
@@ -20,6 +22,11 @@ impl<'a> Request<'a> {
     /// All values of the header `name` (lower case), in order.
     pub fn header_values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.headers.iter().filter(move |(have, _)| have.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
+    }
+
+    /// Whether the query has a field `name`.
+    pub(crate) fn has_query(&self, name: &str) -> bool {
+        form::field(self.query.as_bytes(), name) != Field::Missing
     }
 }
 

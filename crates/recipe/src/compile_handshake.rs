@@ -1,0 +1,198 @@
+//! Checking handshakes: a handshake that answers with a MAC of the caller's text must not become a signing oracle.
+
+use crate::algorithm::Algorithm;
+use crate::compile::{Checked, bounded, header, invalid, path, template};
+use crate::schema;
+use crate::scheme::{Answer, AnswerBody, Guard, Handshake, JsonTemplate};
+use crate::template::{Source, Template};
+
+/// Longest value that a guard may let through, bytes.
+const GUARD_LENGTH_MAX: usize = 256;
+
+/// Gives meaning to a handshake's data.
+pub(crate) fn handshake(at: &str, data: &schema::Handshake) -> Checked<Handshake> {
+    let when = &data.when;
+    if !matches!(when.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "POST") {
+        return invalid(format!("{at}.when.method"), "the method is GET, HEAD, OPTIONS or POST");
+    }
+    let looks_into_body = !when.json_equals.is_empty() || !when.json_absent.is_empty();
+    if looks_into_body && !data.verify {
+        return invalid(format!("{at}.verify"), "the body may be looked into only after verification");
+    }
+    if when.method == "POST"
+        && when.headers.is_empty()
+        && when.header_equals.is_empty()
+        && when.queries.is_empty()
+        && when.json_equals.is_empty()
+    {
+        return invalid(format!("{at}.when"), "it would answer every event; say how it is recognised");
+    }
+    let mut headers = Vec::new();
+    for name in &when.headers {
+        headers.push((header(&format!("{at}.when.headers"), name)?, None));
+    }
+    for (name, value) in &when.header_equals {
+        headers.push((header(&format!("{at}.when.header_equals"), name)?, Some(value.clone())));
+    }
+    let mut json = Vec::new();
+    for (text, value) in &when.json_equals {
+        json.push((path(&format!("{at}.when.json_equals"), text)?, Some(value.clone())));
+    }
+    for text in &when.json_absent {
+        json.push((path(&format!("{at}.when.json_absent"), text)?, None));
+    }
+    bounded(&format!("{at}.when"), headers.len() + json.len() + when.queries.len(), 16)?;
+    let allowed = Allowed { verify: data.verify, computed: data.compute.is_some() };
+    let guard = data.guard.as_ref().map(|data| guard(&format!("{at}.guard"), data, allowed)).transpose()?;
+    let compute = match (&data.compute, &guard) {
+        (None, _) => None,
+        (Some(_), None) => {
+            return invalid(
+                format!("{at}.compute"),
+                "without 'guard' anybody could have any text signed; say which shape is harmless",
+            );
+        }
+        (Some(compute), Some(guard)) => {
+            no_oracle(at, guard)?;
+            let is_mac = matches!(
+                compute.algorithm,
+                Algorithm::HmacSha1 | Algorithm::HmacSha256 | Algorithm::HmacSha512
+            );
+            if !is_mac {
+                return invalid(format!("{at}.compute.algorithm"), "an HMAC is computed");
+            }
+            Some((compute.algorithm, compute.encoding))
+        }
+    };
+    let reply = answer(&format!("{at}.reply"), &data.reply, allowed)?;
+    Ok(Handshake {
+        method: when.method.clone(),
+        headers,
+        queries: when.queries.clone(),
+        json,
+        verify: data.verify,
+        guard,
+        compute,
+        reply,
+    })
+}
+
+/// No signed message may have the guarded shape. Events are JSON, forms or have a time with punctuation in front, so
+/// letters, digits, `-` and `_` alone are harmless.
+fn no_oracle(at: &str, guard: &Guard) -> Checked<()> {
+    let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if guard.allowed.iter().all(harmless) {
+        Ok(())
+    } else {
+        invalid(
+            format!("{at}.guard.characters"),
+            "a value that is signed may hold only letters, digits, '-' and '_'",
+        )
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Allowed {
+    verify: bool,
+    computed: bool,
+}
+
+fn guard(at: &str, data: &schema::Guard, allowed: Allowed) -> Checked<Guard> {
+    let value = part(&format!("{at}.value"), &data.value, Allowed { computed: false, ..allowed })?;
+    if data.length_min == 0 || data.length_min > data.length_max || data.length_max > GUARD_LENGTH_MAX {
+        return invalid(at, format!("lengths are 1 to {GUARD_LENGTH_MAX}, the least first"));
+    }
+    let Some(characters) = character_set(&data.characters) else {
+        return invalid(format!("{at}.characters"), "give characters and ranges such as 'A-Za-z0-9_-'");
+    };
+    Ok(Guard { value, allowed: characters, length: data.length_min..=data.length_max })
+}
+
+/// `A-Za-z0-9_-` as a list of bytes; a `-` at either end is itself.
+fn character_set(text: &str) -> Option<Vec<u8>> {
+    let mut set = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        if !first.is_ascii_graphic() {
+            return None;
+        }
+        if let [b'-', last, after @ ..] = after {
+            if last < first || !last.is_ascii_graphic() {
+                return None;
+            }
+            set.extend(*first..=*last);
+            rest = after;
+        } else {
+            set.push(*first);
+            rest = after;
+        }
+    }
+    (!set.is_empty()).then_some(set)
+}
+
+fn answer(at: &str, data: &schema::ReplyTemplate, allowed: Allowed) -> Checked<Answer> {
+    if !(200..300).contains(&data.status) {
+        return invalid(format!("{at}.status"), "the status is 200 to 299");
+    }
+    bounded(&format!("{at}.headers"), data.headers.len(), 8)?;
+    let headers = (data.headers.iter())
+        .map(|(name, text)| {
+            let name = header(&format!("{at}.headers"), name)?;
+            if matches!(name.as_str(), "content-length" | "transfer-encoding" | "connection" | "set-cookie") {
+                return invalid(format!("{at}.headers"), format!("'{name}' is not the recipe's to set"));
+            }
+            Ok((name, part(&format!("{at}.headers"), text, allowed)?))
+        })
+        .collect::<Checked<_>>()?;
+    let body = match (&data.text, &data.json) {
+        (None, None) => AnswerBody::Empty,
+        (Some(text), None) => AnswerBody::Text(part(&format!("{at}.text"), text, allowed)?),
+        (None, Some(json)) => AnswerBody::Json(json_template(&format!("{at}.json"), json, allowed)?),
+        (Some(_), Some(_)) => return invalid(at, "give 'text' or 'json'"),
+    };
+    Ok(Answer { status: data.status, headers, body })
+}
+
+fn json_template(at: &str, data: &serde_json::Value, allowed: Allowed) -> Checked<JsonTemplate> {
+    use serde_json::Value;
+    match data {
+        Value::String(text) => Ok(JsonTemplate::Text(part(at, text, allowed)?)),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), json_template(&format!("{at}.{name}"), value, allowed)?)))
+            .collect::<Checked<_>>()
+            .map(JsonTemplate::Object),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(JsonTemplate::Fixed(data.clone())),
+        Value::Array(_) => invalid(at, "arrays are not supported"),
+    }
+}
+
+fn part(at: &str, text: &str, allowed: Allowed) -> Checked<Template> {
+    let template = template(at, text)?;
+    for value in template.values() {
+        let fine = match value.source {
+            Source::Header(_) | Source::Query(_) | Source::Method => true,
+            Source::Json(_) | Source::Form(_) => allowed.verify,
+            Source::Computed => allowed.computed,
+            Source::Ts | Source::Body | Source::Url | Source::Item(_) | Source::Outer(_) => false,
+        };
+        if !fine {
+            return invalid(at, format!("{} cannot be used here", value.source.describe()));
+        }
+    }
+    Ok(template)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn character_sets_are_ranges_and_single_characters() {
+        assert_eq!(character_set("a-c_-").as_deref(), Some(&b"abc_-"[..]));
+        assert_eq!(character_set("c-a"), None);
+        assert_eq!(character_set(""), None);
+        assert_eq!(character_set("a b"), None);
+        assert_eq!(character_set("é"), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! Form-encoded text (`a=1&b=2`): bodies and queries.
+
+use std::borrow::Cow;
+
+/// What a look-up found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Field<'a> {
+    /// No such field.
+    Missing,
+    /// Its decoded value.
+    Found(Cow<'a, [u8]>),
+    /// More than one field of that name.
+    Duplicate,
+}
+
+/// The field `name` of a form. Byte order marks in front of the first name are skipped.
+pub(crate) fn field<'a>(mut form: &'a [u8], name: &str) -> Field<'a> {
+    while let Some(rest) = form.strip_prefix(b"\xEF\xBB\xBF") {
+        form = rest;
+    }
+    let mut values = form.split(|byte| *byte == b'&').filter_map(|pair| {
+        let (key, value) = pair
+            .iter()
+            .position(|byte| *byte == b'=')
+            .map_or((pair, &[][..]), |at| (&pair[..at], &pair[at + 1..]));
+        (decode(key).as_ref() == name.as_bytes()).then_some(value)
+    });
+    match (values.next(), values.next()) {
+        (None, _) => Field::Missing,
+        (Some(value), None) => Field::Found(decode(value)),
+        (Some(_), Some(_)) => Field::Duplicate,
+    }
+}
+
+/// Undoes `+` and percent-encoding (WHATWG URL standard, application/x-www-form-urlencoded); a `%` that no two
+/// hexadecimal digits follow stands for itself.
+fn decode(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.iter().any(|byte| matches!(byte, b'+' | b'%')) {
+        return Cow::Borrowed(text);
+    }
+    let digit = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        match (text[at], digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push(u8::try_from(high * 16 + low).expect("two hexadecimal digits are a byte"));
+                at += 3;
+            }
+            (b'+', ..) => {
+                bytes.push(b' ');
+                at += 1;
+            }
+            (byte, ..) => {
+                bytes.push(byte);
+                at += 1;
+            }
+        }
+    }
+    Cow::Owned(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(form: &[u8], name: &str) -> Option<String> {
+        match field(form, name) {
+            Field::Found(value) => Some(String::from_utf8_lossy(&value).into_owned()),
+            Field::Missing | Field::Duplicate => None,
+        }
+    }
+
+    #[test]
+    fn fields_are_decoded() {
+        let form = b"token=x&command=%2Fweather&text=94070+caf%C3%A9&odd=%zz%4&flag";
+        assert_eq!(text(form, "command").as_deref(), Some("/weather"));
+        assert_eq!(text(form, "text").as_deref(), Some("94070 café"));
+        assert_eq!(text(form, "odd").as_deref(), Some("%zz%4"));
+        assert_eq!(text(form, "flag").as_deref(), Some(""));
+        assert_eq!(text(form, "absent"), None);
+    }
+
+    #[test]
+    fn a_byte_order_mark_does_not_hide_the_first_field() {
+        assert_eq!(text(b"\xEF\xBB\xBFa=1", "a").as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn a_repeated_field_is_not_chosen_from() {
+        assert_eq!(field(b"a=1&b=2&%61=3", "a"), Field::Duplicate);
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_makes_the_reader_panic(form in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = field(&form, "a");
+        }
+
+        #[test]
+        fn what_was_encoded_comes_back(value in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let mut form = b"a=".to_vec();
+            for byte in &value {
+                form.extend_from_slice(format!("%{byte:02X}").as_bytes());
+            }
+            prop_assert_eq!(field(&form, "a"), Field::Found(value.into()));
+        }
+    }
+}
