@@ -1,1 +1,18 @@
-//! (written below)
+//! The configuration in memory: what the edge and the dispatcher look things up in, so that neither waits for a database.
+//!
+//! A [`Directory`] holds the latest [`Snapshot`] and follows the store: it asks for the revision every half second and loads
+//! everything when that changed. It says of itself whether it is fresh. A gateway whose directory is not fresh must not
+//! accept: a secret may have been revoked since.
+//!
+//! One source that cannot be used (its recipe no longer compiles, a secret cannot be opened) is disabled with a
+//! [`Fault`]; it never disturbs another one. Nothing here may ever show a secret, in text or in Debug.
+
+mod follow;
+mod snapshot;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use follow::{Directory, DirectoryConfig, Error, Follower};
+pub use snapshot::{Fault, Snapshot, Source, Verification};

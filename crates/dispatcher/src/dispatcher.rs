@@ -90,7 +90,10 @@ impl Dispatcher {
         let heads = store.heads().await?;
         let shards = u16::try_from(heads.len()).ok().and_then(|count| ShardCount::new(count).ok());
         let shards = shards.ok_or_else(|| {
-            portero_store::Error::new(portero_store::ErrorKind::Corrupt, "the log's number of shards is not a power of two")
+            portero_store::Error::new(
+                portero_store::ErrorKind::Corrupt,
+                "the log's number of shards is not a power of two",
+            )
         })?;
         let shared = Arc::new(Shared {
             store,
@@ -102,8 +105,14 @@ impl Dispatcher {
             trace: config.trace,
             stop: CancellationToken::new(),
         });
-        let (tasks, background, hint) = (TaskTracker::new(), CancellationToken::new(), Arc::new(Notify::new()));
-        tasks.spawn(watch_heads(shared.store.clone(), Arc::clone(&hint), shared.heads.clone(), background.clone()));
+        let (tasks, background, hint) =
+            (TaskTracker::new(), CancellationToken::new(), Arc::new(Notify::new()));
+        tasks.spawn(watch_heads(
+            shared.store.clone(),
+            Arc::clone(&hint),
+            shared.heads.clone(),
+            background.clone(),
+        ));
         tasks.spawn(session::keep_alive(
             shared.store.clone(),
             config.session,
@@ -111,7 +120,16 @@ impl Dispatcher {
             background.clone(),
         ));
         let actors = Mutex::default();
-        Ok(Self(Arc::new(Inner { shared, shards, generation, hint, actors, tasks, background, seed: config.seed })))
+        Ok(Self(Arc::new(Inner {
+            shared,
+            shards,
+            generation,
+            hint,
+            actors,
+            tasks,
+            background,
+            seed: config.seed,
+        })))
     }
 
     /// The log's incarnation.

@@ -19,7 +19,8 @@ use std::time::Duration;
 pub use dispatcher::{AttachError, Dispatcher, DispatcherConfig, Settler, StreamHandle, TraceHook};
 pub use portero_engine::Token;
 pub use stream::{
-    Backlog, Delivery, DeliveryToken, EndReason, Ending, Flow, Frame, Outcome, Reason, Settlement, Status, StreamSpec,
+    Backlog, Delivery, DeliveryToken, EndReason, Ending, Flow, Frame, Outcome, Reason, Settlement, Status,
+    StreamSpec,
 };
 
 /// How long a delivery may stay unsettled without a hold.

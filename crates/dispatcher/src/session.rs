@@ -59,7 +59,9 @@ pub(crate) async fn keep_alive(
                 set(&standing, Standing::Fenced);
                 return;
             }
-            Ok(Err(error)) => tracing::warn!(session.id = %session, %error, "the session could not be renewed"),
+            Ok(Err(error)) => {
+                tracing::warn!(session.id = %session, %error, "the session could not be renewed")
+            }
             Err(_) => tracing::warn!(session.id = %session, "the session was not renewed in time"),
         }
         if renewed.elapsed() >= TRUST {

@@ -4,7 +4,13 @@
 
 /// Package `portero.v1`.
 pub mod v1 {
-    #![allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::wildcard_enum_match_arm)]
+    #![allow(
+        missing_docs,
+        unreachable_pub,
+        unused_qualifications,
+        clippy::all,
+        clippy::wildcard_enum_match_arm
+    )]
     tonic::include_proto!("portero.v1");
 }
 

@@ -72,7 +72,8 @@ impl Actor {
         self.lanes.clear();
         self.serving.clear();
         self.releasing = true;
-        let (store, session, subscription) = (self.shared.store.clone(), self.shared.session, self.subscription.no);
+        let (store, session, subscription) =
+            (self.shared.store.clone(), self.shared.session, self.subscription.no);
         let id = self.subscription.id.clone();
         self.jobs.spawn(async move {
             if let Err(error) = store.release_lanes(session, subscription).await {

@@ -103,7 +103,12 @@ enum Reading {
 }
 
 impl Actor {
-    pub(crate) fn new(shared: Arc<Shared>, subscription: Arc<Subscription>, shards: ShardCount, seed: u64) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        subscription: Arc<Subscription>,
+        shards: ShardCount,
+        seed: u64,
+    ) -> Self {
         let filter = Filter::new(&subscription, &shared.directory.snapshot());
         let now = Instant::now();
         Self {

@@ -11,7 +11,8 @@ use super::{Actor, Done, PACE};
 use crate::dispatcher::TraceHook;
 use crate::metrics;
 use crate::stream::{
-    Delivery, DeliveryToken, EndReason, Ending, FRAME_BODY_BYTES_MAX, FRAME_EVENTS_MAX, Frame, WRITE_STALL_MAX,
+    Delivery, DeliveryToken, EndReason, Ending, FRAME_BODY_BYTES_MAX, FRAME_EVENTS_MAX, Frame,
+    WRITE_STALL_MAX,
 };
 
 /// Frames of one stream that may be prepared at the same time.
@@ -49,9 +50,11 @@ impl Actor {
         let now = self.now();
         let ids: Vec<StreamId> = self.streams.keys().copied().collect();
         for id in ids {
-            let lanes: Vec<LaneNo> = self.lanes.keys().filter(|no| self.serving.get(no) == Some(&id)).copied().collect();
+            let lanes: Vec<LaneNo> =
+                self.lanes.keys().filter(|no| self.serving.get(no) == Some(&id)).copied().collect();
             while let Some(bare) = self.next_batch(now, id, &lanes) {
-                let stream = self.streams.get_mut(&id).expect("a batch is only made for a stream that is here");
+                let stream =
+                    self.streams.get_mut(&id).expect("a batch is only made for a stream that is here");
                 stream.preparing += 1;
                 let batch = Batch {
                     store: self.shared.store.clone(),
@@ -68,7 +71,12 @@ impl Actor {
     }
 
     /// Deliveries for one frame, taken from the stream's lanes in turn; `None` when nothing is ready or there is no room.
-    fn next_batch(&mut self, now: portero_types::Timestamp, id: StreamId, lanes: &[LaneNo]) -> Option<Vec<Bare>> {
+    fn next_batch(
+        &mut self,
+        now: portero_types::Timestamp,
+        id: StreamId,
+        lanes: &[LaneNo],
+    ) -> Option<Vec<Bare>> {
         let stream = self.streams.get_mut(&id)?;
         if stream.closing || stream.preparing >= PREPARING_MAX || lanes.is_empty() {
             return None;
@@ -85,7 +93,8 @@ impl Actor {
                 bytes: stream.bytes_room().min(left),
                 idle: stream.events == 0,
             };
-            let Some(delivery) = self.lanes.get_mut(&no).and_then(|lane| lane.poll_delivery(now, room)) else {
+            let Some(delivery) = self.lanes.get_mut(&no).and_then(|lane| lane.poll_delivery(now, room))
+            else {
                 dry += 1;
                 continue;
             };
@@ -98,7 +107,12 @@ impl Actor {
             self.in_hand.insert(token, (id, size));
             let shard = self.subscription.lanes.shard_of(no, self.shards);
             let position = Position { shard, n: delivery.entry.n };
-            batch.push(Bare { token, attempt: delivery.attempt, position, receipt_id: delivery.entry.receipt_id });
+            batch.push(Bare {
+                token,
+                attempt: delivery.attempt,
+                position,
+                receipt_id: delivery.entry.receipt_id,
+            });
         }
         (!batch.is_empty()).then_some(batch)
     }
@@ -149,8 +163,13 @@ impl Batch {
     }
 
     /// Joins deliveries and events into frames that the consumer can decode.
-    fn pack(&self, events: Vec<Event>, unsent: &mut Vec<(DeliveryToken, Undeliverable)>) -> Vec<Vec<Delivery>> {
-        let mut events: HashMap<ReceiptId, Event> = events.into_iter().map(|event| (event.receipt_id, event)).collect();
+    fn pack(
+        &self,
+        events: Vec<Event>,
+        unsent: &mut Vec<(DeliveryToken, Undeliverable)>,
+    ) -> Vec<Vec<Delivery>> {
+        let mut events: HashMap<ReceiptId, Event> =
+            events.into_iter().map(|event| (event.receipt_id, event)).collect();
         let (mut frames, mut frame, mut bytes) = (Vec::new(), Vec::new(), 0);
         for bare in &self.bare {
             let Some(event) = events.remove(&bare.receipt_id) else {

@@ -1,0 +1,68 @@
+//! `AdminService`: tenants, sources, secrets, subscriptions.
+
+mod receipts;
+mod secrets;
+mod service;
+mod sources;
+mod subscriptions;
+mod tenants;
+
+pub(crate) use subscriptions::reference;
+
+use std::sync::Arc;
+
+use portero_auth::{Action, Caller};
+use portero_directory::Directory;
+use portero_keyring::Keyring;
+use portero_store::DynStore;
+use portero_types::{Clock, Timestamp};
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status};
+
+use crate::Entropy;
+use crate::authenticate::Gate;
+
+/// The admin service.
+pub(crate) struct Admin {
+    store: DynStore,
+    directory: Directory,
+    keyring: Arc<Keyring>,
+    gate: Gate,
+    clock: Arc<dyn Clock>,
+    entropy: Entropy,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+impl Admin {
+    pub(crate) fn new(
+        store: DynStore,
+        directory: Directory,
+        keyring: Arc<Keyring>,
+        gate: Gate,
+        clock: Arc<dyn Clock>,
+        entropy: Entropy,
+    ) -> Self {
+        Self { store, directory, keyring, gate, clock, entropy }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    async fn check(&self, metadata: &MetadataMap, action: Action<'_>) -> Result<Caller, Status> {
+        self.gate.check(metadata, action).await
+    }
+
+    /// Lets this gateway see a change of its own at once; the others follow within their polling interval.
+    async fn changed(&self) {
+        if let Err(error) = self.directory.refresh_now().await {
+            tracing::warn!(%error, "a change was stored but is not in effect here yet; it will be at the next poll");
+        }
+    }
+}
+
+fn split<T>(request: Request<T>) -> (MetadataMap, T) {
+    let (metadata, _, message) = request.into_parts();
+    (metadata, message)
+}

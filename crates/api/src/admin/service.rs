@@ -1,0 +1,115 @@
+//! The generated service trait, each method where its resource is.
+
+use portero_proto::v1;
+use portero_proto::v1::admin_service_server::AdminService;
+use tonic::Request;
+
+use super::{Admin, Answer};
+
+#[tonic::async_trait]
+impl AdminService for Admin {
+    async fn create_tenant(&self, request: Request<v1::CreateTenantRequest>) -> Answer<v1::Tenant> {
+        self.do_create_tenant(request).await
+    }
+
+    async fn get_tenant(&self, request: Request<v1::GetTenantRequest>) -> Answer<v1::Tenant> {
+        self.do_get_tenant(request).await
+    }
+
+    async fn list_tenants(
+        &self,
+        request: Request<v1::ListTenantsRequest>,
+    ) -> Answer<v1::ListTenantsResponse> {
+        self.do_list_tenants(request).await
+    }
+
+    async fn delete_tenant(
+        &self,
+        request: Request<v1::DeleteTenantRequest>,
+    ) -> Answer<v1::DeleteTenantResponse> {
+        self.do_delete_tenant(request).await
+    }
+
+    async fn create_source(&self, request: Request<v1::CreateSourceRequest>) -> Answer<v1::Source> {
+        self.do_create_source(request).await
+    }
+
+    async fn get_source(&self, request: Request<v1::GetSourceRequest>) -> Answer<v1::Source> {
+        self.do_get_source(request).await
+    }
+
+    async fn list_sources(
+        &self,
+        request: Request<v1::ListSourcesRequest>,
+    ) -> Answer<v1::ListSourcesResponse> {
+        self.do_list_sources(request).await
+    }
+
+    async fn delete_source(
+        &self,
+        request: Request<v1::DeleteSourceRequest>,
+    ) -> Answer<v1::DeleteSourceResponse> {
+        self.do_delete_source(request).await
+    }
+
+    async fn create_secret(&self, request: Request<v1::CreateSecretRequest>) -> Answer<v1::Secret> {
+        self.do_create_secret(request).await
+    }
+
+    async fn get_secret(&self, request: Request<v1::GetSecretRequest>) -> Answer<v1::Secret> {
+        self.do_get_secret(request).await
+    }
+
+    async fn list_secrets(
+        &self,
+        request: Request<v1::ListSecretsRequest>,
+    ) -> Answer<v1::ListSecretsResponse> {
+        self.do_list_secrets(request).await
+    }
+
+    async fn delete_secret(
+        &self,
+        request: Request<v1::DeleteSecretRequest>,
+    ) -> Answer<v1::DeleteSecretResponse> {
+        self.do_delete_secret(request).await
+    }
+
+    async fn create_subscription(
+        &self,
+        request: Request<v1::CreateSubscriptionRequest>,
+    ) -> Answer<v1::Subscription> {
+        self.do_create_subscription(request).await
+    }
+
+    async fn get_subscription(
+        &self,
+        request: Request<v1::GetSubscriptionRequest>,
+    ) -> Answer<v1::Subscription> {
+        self.do_get_subscription(request).await
+    }
+
+    async fn list_subscriptions(
+        &self,
+        request: Request<v1::ListSubscriptionsRequest>,
+    ) -> Answer<v1::ListSubscriptionsResponse> {
+        self.do_list_subscriptions(request).await
+    }
+
+    async fn delete_subscription(
+        &self,
+        request: Request<v1::DeleteSubscriptionRequest>,
+    ) -> Answer<v1::DeleteSubscriptionResponse> {
+        self.do_delete_subscription(request).await
+    }
+
+    async fn list_dead_letters(
+        &self,
+        request: Request<v1::ListDeadLettersRequest>,
+    ) -> Answer<v1::ListDeadLettersResponse> {
+        self.do_list_dead_letters(request).await
+    }
+
+    async fn get_receipt(&self, request: Request<v1::GetReceiptRequest>) -> Answer<v1::Receipt> {
+        self.do_get_receipt(request).await
+    }
+}

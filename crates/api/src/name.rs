@@ -1,0 +1,86 @@
+//! Resource names (AIP-122): `tenants/{tenant}/sources/{source}/secrets/{secret}` and `subscriptions/{subscription}`.
+
+use portero_types::{SecretId, SourceId, SubscriptionId, TenantId};
+use tonic::Status;
+
+use crate::error::invalid;
+
+fn segments<'a, const N: usize>(
+    name: &'a str,
+    field: &str,
+    form: &[&str; N],
+) -> Result<Vec<&'a str>, Status> {
+    let parts: Vec<&str> = name.split('/').collect();
+    let fits = parts.len() == N * 2 && parts.iter().step_by(2).zip(form).all(|(part, word)| part == word);
+    if !fits {
+        let wanted: Vec<String> =
+            form.iter().map(|word| format!("{word}/{{{}}}", word.trim_end_matches('s'))).collect();
+        return Err(invalid(field, format!("must have the form {}", wanted.join("/"))));
+    }
+    Ok(parts.into_iter().skip(1).step_by(2).collect())
+}
+
+/// Parses one id of a name or field.
+pub(crate) fn id<T: std::str::FromStr<Err = portero_types::InvalidId>>(
+    text: &str,
+    field: &str,
+) -> Result<T, Status> {
+    text.parse().map_err(|error: portero_types::InvalidId| {
+        invalid(field, format!("{} must be {}", error.what, error.rule))
+    })
+}
+
+/// `tenants/{tenant}`.
+pub(crate) fn tenant(name: &str, field: &str) -> Result<TenantId, Status> {
+    id(segments(name, field, &["tenants"])?[0], field)
+}
+
+/// `tenants/{tenant}/sources/{source}`.
+pub(crate) fn source(name: &str, field: &str) -> Result<(TenantId, SourceId), Status> {
+    let parts = segments(name, field, &["tenants", "sources"])?;
+    Ok((id(parts[0], field)?, id(parts[1], field)?))
+}
+
+/// `tenants/{tenant}/sources/{source}/secrets/{secret}`.
+pub(crate) fn secret(name: &str, field: &str) -> Result<(TenantId, SourceId, SecretId), Status> {
+    let parts = segments(name, field, &["tenants", "sources", "secrets"])?;
+    Ok((id(parts[0], field)?, id(parts[1], field)?, id(parts[2], field)?))
+}
+
+/// `subscriptions/{subscription}`.
+pub(crate) fn subscription(name: &str, field: &str) -> Result<SubscriptionId, Status> {
+    id(segments(name, field, &["subscriptions"])?[0], field)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_only_in_their_exact_form() {
+        let (tenant, source, secret) =
+            secret("tenants/acme/sources/stripe/secrets/s1", "name").expect("well formed");
+        assert_eq!((tenant.as_str(), source.as_str(), secret.as_str()), ("acme", "stripe", "s1"));
+        for bad in [
+            "",
+            "acme",
+            "tenants",
+            "tenants/",
+            "tenant/acme",
+            "tenants/acme/",
+            "tenants/Acme",
+            "/tenants/acme",
+        ] {
+            assert!(super::tenant(bad, "name").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_form_says_the_right_one() {
+        let status = subscription("billing", "parent").expect_err("no collection");
+        assert!(
+            status.message().contains("parent must have the form subscriptions/{subscription}"),
+            "{status}"
+        );
+    }
+}

@@ -1,0 +1,8 @@
+//! `SubscriberService`: streams of deliveries and their settlements.
+
+mod convert;
+mod service;
+mod session;
+mod token;
+
+pub(crate) use service::Subscriber;

@@ -1,0 +1,117 @@
+//! The two calls of the service.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures::Stream;
+use portero_auth::Action;
+use portero_directory::Directory;
+use portero_dispatcher::{AttachError, Dispatcher};
+use portero_proto::v1;
+use portero_proto::v1::subscriber_service_server::SubscriberService;
+use portero_types::{Clock, SubscriptionId, SubscriptionNo};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{convert, session};
+use crate::admin::reference;
+use crate::authenticate::Gate;
+use crate::{error, name};
+
+/// Frames that wait for the transport of one stream.
+const OUTGOING_MAX: usize = 4;
+
+/// A call of this service, for the permission table.
+#[derive(Clone, Copy)]
+pub(super) enum Call {
+    Subscribe,
+    Settle,
+}
+
+/// The subscriber service.
+#[derive(Clone)]
+pub(crate) struct Subscriber {
+    pub(super) dispatcher: Dispatcher,
+    pub(super) directory: Directory,
+    pub(super) gate: Gate,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Subscriber {
+    pub(crate) fn new(
+        dispatcher: Dispatcher,
+        directory: Directory,
+        gate: Gate,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { dispatcher, directory, gate, clock }
+    }
+
+    /// The subscription of that name, if this caller may do this with it.
+    pub(super) async fn permitted(
+        &self,
+        caller: &portero_auth::Caller,
+        id: &SubscriptionId,
+        call: Call,
+    ) -> Result<SubscriptionNo, Status> {
+        let mut found = self.directory.snapshot().subscription(id).cloned();
+        if found.is_none() && self.directory.refresh_now().await.is_ok() {
+            found = self.directory.snapshot().subscription(id).cloned();
+        }
+        let tenant = found.as_ref().and_then(|found| found.tenant.as_ref());
+        let resource = reference(id, tenant);
+        let action = match call {
+            Call::Subscribe => Action::Subscribe(resource),
+            Call::Settle => Action::Settle(resource),
+        };
+        Gate::permit(caller, action)?;
+        found.map(|found| found.no).ok_or_else(|| error::not_found(&format!("subscriptions/{id}")))
+    }
+}
+
+/// Why a stream or settlement is refused, on the wire.
+pub(super) fn from_attach(error: AttachError) -> Status {
+    match error {
+        AttachError::NotFound => Status::not_found(error.to_string()),
+        AttachError::TooManyStreams => Status::resource_exhausted(error.to_string()),
+        AttachError::ShuttingDown => Status::unavailable(error.to_string()),
+    }
+}
+
+#[tonic::async_trait]
+impl SubscriberService for Subscriber {
+    type SubscribeStream = Pin<Box<dyn Stream<Item = Result<v1::SubscribeResponse, Status>> + Send>>;
+
+    async fn subscribe(
+        &self,
+        request: Request<Streaming<v1::SubscribeRequest>>,
+    ) -> Result<Response<Self::SubscribeStream>, Status> {
+        let caller = self.gate.caller(request.metadata()).await?;
+        let (outgoing, frames) = mpsc::channel(OUTGOING_MAX);
+        let service = self.clone();
+        let incoming = request.into_inner();
+        // The task ends with the stream: when the client goes, `incoming` and `outgoing` say so.
+        tokio::spawn(async move {
+            if let Err(status) = session::run(service, caller, incoming, &outgoing).await {
+                // A client that is gone needs no status.
+                let _ = outgoing.send(Err(status)).await;
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(frames))))
+    }
+
+    async fn settle(
+        &self,
+        request: Request<v1::SettleRequest>,
+    ) -> Result<Response<v1::SettleResponse>, Status> {
+        let caller = self.gate.caller(request.metadata()).await?;
+        let message = request.into_inner();
+        let id = name::subscription(&message.subscription, "subscription")?;
+        let number = self.permitted(&caller, &id, Call::Settle).await?;
+        let items = convert::settlements(&message.items, number)?;
+        let statuses = self.dispatcher.settle(&id, items).await.map_err(from_attach)?;
+        let tokens = message.items.into_iter().map(|item| item.token).collect();
+        Ok(Response::new(v1::SettleResponse { results: convert::results(tokens, statuses) }))
+    }
+}

@@ -1,0 +1,313 @@
+//! The life of one stream: hello, welcome, deliveries, settlements, heartbeats, end.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use portero_auth::{Caller, LEEWAY};
+use portero_dispatcher::{
+    EndReason, Ending, Frame, MAX_HOLD, Settler, Status as Settled, StreamHandle, StreamSpec,
+};
+use portero_proto::v1;
+use portero_proto::v1::subscribe_request::Frame as ClientFrame;
+use portero_proto::v1::subscribe_response::Frame as ServerFrame;
+use portero_types::{Generation, SubscriptionId, SubscriptionNo};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tonic::{Status, Streaming};
+
+use super::service::{Call, Subscriber, from_attach};
+use super::{convert, token};
+use crate::error::invalid;
+use crate::{name, time};
+
+const PROTOCOL: u32 = 1;
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(10);
+/// A client that sends nothing for so long is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(25);
+/// After the client closed its side, settlements that are on their way get so long.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// Frames of ours that wait for the transport before no more are taken from the dispatcher.
+const QUEUE_MAX: usize = 8;
+/// Settle frames that wait for their commit.
+const SETTLING_MAX: usize = 4_096;
+const MESSAGE_BYTES_DEFAULT: u64 = 4 << 20;
+const MESSAGE_BYTES_MIN: u64 = 64 << 10;
+const HOLD_MAX: Duration = Duration::from_secs(3_600);
+const NAME_BYTES_MAX: usize = 128;
+const RECONNECT_AFTER_MAX: Duration = Duration::from_secs(2);
+
+type Outgoing = mpsc::Sender<Result<v1::SubscribeResponse, Status>>;
+type Settling = FuturesUnordered<BoxFuture<'static, (u64, Vec<Bytes>, Vec<Settled>)>>;
+
+struct Session {
+    subscription: SubscriptionNo,
+    generation: Generation,
+    handle: StreamHandle,
+    settler: Settler,
+    settling: Settling,
+    queue: VecDeque<ServerFrame>,
+    heard: Instant,
+}
+
+/// What follows from a frame or an end.
+enum Next {
+    Go,
+    HalfClosed,
+    Gone,
+}
+
+/// Serves one stream until it ends; an error is the status that the client gets.
+pub(super) async fn run(
+    service: Subscriber,
+    caller: Caller,
+    mut incoming: Streaming<v1::SubscribeRequest>,
+    outgoing: &Outgoing,
+) -> Result<(), Status> {
+    let hello = tokio::time::timeout(HELLO_WITHIN, incoming.message())
+        .await
+        .map_err(|_| Status::deadline_exceeded("no Hello came within ten seconds"))??;
+    let hello = match hello.and_then(|request| request.frame) {
+        Some(ClientFrame::Hello(hello)) => hello,
+        Some(_) => return Err(Status::invalid_argument("the first frame must be Hello")),
+        None => {
+            return Err(Status::invalid_argument("the stream ended before Hello, or the frame was empty"));
+        }
+    };
+    let id = name::subscription(&hello.subscription, "subscription")?;
+    let number = service.permitted(&caller, &id, Call::Subscribe).await?;
+    let spec = spec(&hello, id)?;
+    let flow = spec.flow;
+    let handle = service.dispatcher.attach(spec).await.map_err(from_attach)?;
+    let mut session = Session {
+        subscription: number,
+        generation: service.dispatcher.generation(),
+        settler: handle.settler(),
+        handle,
+        settling: FuturesUnordered::new(),
+        queue: VecDeque::new(),
+        heard: Instant::now(),
+    };
+    tracing::info!(
+        subscription.id = hello.subscription, stream.id = session.handle.id(), instance = hello.instance_id,
+        subject = %caller.subject, lanes = session.handle.lanes(), "a consumer's stream opened"
+    );
+    session.queue.push_back(ServerFrame::Welcome(v1::Welcome {
+        stream_id: session.handle.id().to_string(),
+        generation: session.generation.0,
+        heartbeat_every: Some(time::duration_to_proto(HEARTBEAT_EVERY)),
+        max_hold: Some(time::duration_to_proto(MAX_HOLD)),
+        flow: Some(v1::Flow { max_inflight_events: flow.events_max, max_inflight_bytes: flow.bytes_max }),
+        assigned_lanes: u32::try_from(session.handle.lanes()).unwrap_or(u32::MAX),
+    }));
+    let expires = caller.expires_at.plus(LEEWAY).since(service.clock.now());
+    let result = session.serve(&service, &mut incoming, outgoing, Instant::now() + expires).await;
+    let (ending, result) = match result {
+        Ok(ending) => (ending, Ok(())),
+        Err(status) => (Ending::Abnormal, Err(status)),
+    };
+    tracing::info!(
+        subscription.id = hello.subscription, stream.id = session.handle.id(), ending = ?ending,
+        status = ?result.as_ref().err().map(Status::code), "a consumer's stream ended"
+    );
+    session.handle.end(ending).await;
+    result
+}
+
+fn spec(hello: &v1::Hello, subscription: SubscriptionId) -> Result<StreamSpec, Status> {
+    for (field, value) in [("instance_id", &hello.instance_id), ("boot_id", &hello.boot_id)] {
+        if value.is_empty() || value.len() > NAME_BYTES_MAX {
+            return Err(invalid(field, "must be 1 to 128 bytes"));
+        }
+    }
+    if hello.protocol != PROTOCOL {
+        return Err(invalid("protocol", "must be 1: this gateway speaks no other"));
+    }
+    let message_bytes_max = match u64::from(hello.max_message_bytes) {
+        0 => MESSAGE_BYTES_DEFAULT,
+        given if given < MESSAGE_BYTES_MIN => {
+            return Err(invalid("max_message_bytes", "must be at least 65536"));
+        }
+        given => given,
+    };
+    Ok(StreamSpec {
+        subscription,
+        instance: hello.instance_id.clone(),
+        boot: hello.boot_id.clone(),
+        flow: convert::flow(hello.flow)?,
+        message_bytes_max,
+    })
+}
+
+impl Session {
+    async fn serve(
+        &mut self,
+        service: &Subscriber,
+        incoming: &mut Streaming<v1::SubscribeRequest>,
+        outgoing: &Outgoing,
+        expires: Instant,
+    ) -> Result<Ending, Status> {
+        let mut heartbeat = heartbeat();
+        loop {
+            tokio::select! {
+                message = incoming.message() => match self.received(message).await? {
+                    Next::Go => {}
+                    Next::HalfClosed => return Ok(self.farewell(outgoing).await),
+                    Next::Gone => return Ok(Ending::Abnormal),
+                },
+                permit = outgoing.reserve(), if !self.queue.is_empty() => {
+                    let (Ok(permit), Some(frame)) = (permit, self.queue.pop_front()) else { return Ok(Ending::Abnormal) };
+                    permit.send(Ok(v1::SubscribeResponse { frame: Some(frame) }));
+                }
+                frame = self.handle.next(), if self.queue.len() < QUEUE_MAX => match frame {
+                    Ok(frame) => self.queue_frame(frame, service),
+                    Err(reason) => return Err(from_end(reason)),
+                },
+                Some((frame_no, tokens, statuses)) = self.settling.next() => {
+                    self.queue.push_back(settled(frame_no, tokens, statuses));
+                }
+                _ = heartbeat.tick() => {
+                    if self.heard.elapsed() > SILENCE_MAX {
+                        return Err(Status::deadline_exceeded("no frame came from the client for 25 seconds"));
+                    }
+                    self.queue_heartbeat(service).await;
+                }
+                () = tokio::time::sleep_until(expires) => {
+                    return Err(Status::unauthenticated("the token has expired; reconnect with a new one"));
+                }
+            }
+        }
+    }
+
+    async fn received(
+        &mut self,
+        message: Result<Option<v1::SubscribeRequest>, Status>,
+    ) -> Result<Next, Status> {
+        let request = match message {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(Next::HalfClosed),
+            Err(status) if status.code() == tonic::Code::OutOfRange => {
+                return Err(invalid("frame", "must be at most 1 MiB"));
+            }
+            Err(_) => return Ok(Next::Gone),
+        };
+        self.heard = Instant::now();
+        match request.frame {
+            Some(ClientFrame::Settle(settle)) => self.settle(settle)?,
+            Some(ClientFrame::Flow(flow)) => self.handle.flow(convert::flow(Some(flow))?).await,
+            Some(ClientFrame::Hold(hold)) => {
+                let duration = hold.duration.unwrap_or_default();
+                let duration = time::duration(&duration, "hold.duration", HOLD_MAX)?;
+                if let Some(token) = token::decode(self.subscription, &hold.token) {
+                    self.handle.hold(token, duration).await;
+                }
+            }
+            Some(ClientFrame::Heartbeat(_)) => {}
+            Some(ClientFrame::Goodbye(_)) => self.handle.goodbye().await,
+            Some(ClientFrame::Hello(_)) => {
+                return Err(Status::invalid_argument("Hello must come first and once"));
+            }
+            None => {
+                return Err(Status::invalid_argument(
+                    "a frame was empty, or of a kind that protocol 1 does not have",
+                ));
+            }
+        }
+        Ok(Next::Go)
+    }
+
+    fn settle(&mut self, settle: v1::Settle) -> Result<(), Status> {
+        if self.settling.len() >= SETTLING_MAX {
+            return Err(Status::resource_exhausted(
+                "too many Settle frames wait for their statuses; read them",
+            ));
+        }
+        let items = convert::settlements(&settle.items, self.subscription)?;
+        let tokens = settle.items.into_iter().map(|item| item.token).collect();
+        let settler = self.settler.clone();
+        self.settling.push(Box::pin(async move { (settle.frame_no, tokens, settler.settle(items).await) }));
+        Ok(())
+    }
+
+    fn queue_frame(&mut self, frame: Frame, service: &Subscriber) {
+        let frame = match frame {
+            Frame::Deliver(deliveries) => {
+                let (subscription, generation) = (self.subscription, self.generation);
+                let deliveries = deliveries
+                    .into_iter()
+                    .map(|delivery| convert::delivery(delivery, subscription, generation))
+                    .collect();
+                ServerFrame::Deliver(v1::Deliver { deliveries })
+            }
+            Frame::Revoke { tokens } => ServerFrame::Revoke(v1::Revoke {
+                tokens: tokens.iter().map(|item| token::encode(self.subscription, item)).collect(),
+                reason: "the delivery is over; only an acknowledgment still counts".to_owned(),
+            }),
+            Frame::Drain { deadline } => {
+                let now = service.clock.now();
+                ServerFrame::Drain(v1::Drain {
+                    deadline: Some(time::to_proto(deadline)),
+                    reconnect_after_min: Some(time::duration_to_proto(Duration::ZERO)),
+                    reconnect_after_max: Some(time::duration_to_proto(
+                        RECONNECT_AFTER_MAX.min(deadline.since(now)),
+                    )),
+                    reason: "this gateway is shutting down".to_owned(),
+                })
+            }
+        };
+        self.queue.push_back(frame);
+    }
+
+    async fn queue_heartbeat(&mut self, service: &Subscriber) {
+        if self.queue.len() >= QUEUE_MAX {
+            return;
+        }
+        let backlog = self.handle.backlog().await;
+        let age = backlog.oldest_unsettled.map(|oldest| service.clock.now().since(oldest));
+        self.queue.push_back(ServerFrame::Heartbeat(v1::ServerHeartbeat {
+            head_lag: backlog.head_lag,
+            oldest_unsettled_age: age.map(time::duration_to_proto),
+        }));
+    }
+
+    /// The client closed its side: answer what it has settled, then end.
+    async fn farewell(&mut self, outgoing: &Outgoing) -> Ending {
+        let answer = async {
+            while let Some((frame_no, tokens, statuses)) = self.settling.next().await {
+                self.queue.push_back(settled(frame_no, tokens, statuses));
+            }
+            for frame in self.queue.drain(..).filter(|frame| matches!(frame, ServerFrame::Settled(_))) {
+                if outgoing.send(Ok(v1::SubscribeResponse { frame: Some(frame) })).await.is_err() {
+                    return;
+                }
+            }
+        };
+        // What was settled is settled, whether its status still arrives or not.
+        let _ = tokio::time::timeout(FAREWELL, answer).await;
+        Ending::Graceful
+    }
+}
+
+fn heartbeat() -> Interval {
+    let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT_EVERY, HEARTBEAT_EVERY);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    heartbeat
+}
+
+fn settled(frame_no: u64, tokens: Vec<Bytes>, statuses: Vec<Settled>) -> ServerFrame {
+    ServerFrame::Settled(v1::Settled { frame_no, results: convert::results(tokens, statuses) })
+}
+
+fn from_end(reason: EndReason) -> Status {
+    match reason {
+        EndReason::Replaced => Status::aborted("a newer stream of the same instance took over"),
+        EndReason::SubscriptionDeleted => Status::not_found("the subscription was deleted"),
+        EndReason::Fenced => Status::aborted("another gateway took over; reconnect"),
+        EndReason::WriteStall => Status::deadline_exceeded("no frame was taken for 30 seconds"),
+        EndReason::ShuttingDown => Status::unavailable("this gateway is shutting down; reconnect"),
+    }
+}

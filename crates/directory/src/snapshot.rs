@@ -1,0 +1,220 @@
+//! All configuration at one revision, made ready for use.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use portero_keyring::{Keyring, secret_aad};
+use portero_recipe::{Recipe, Secret};
+use portero_store::{ConfigSnapshot, Revision, Subscription, Tenant};
+use portero_types::{
+    IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, TenantId, TenantNo,
+};
+
+/// All configuration at one revision. Immutable.
+#[derive(Debug)]
+pub struct Snapshot {
+    revision: Revision,
+    sources_by_key: HashMap<IngestKey, Arc<Source>>,
+    sources_by_no: HashMap<SourceNo, Arc<Source>>,
+    tenants_by_no: HashMap<TenantNo, Arc<Tenant>>,
+    subscriptions: HashMap<SubscriptionId, Arc<Subscription>>,
+}
+
+/// One inbound endpoint of a tenant, ready to verify.
+#[derive(Debug)]
+pub struct Source {
+    /// Row number.
+    pub no: SourceNo,
+    /// Name.
+    pub id: SourceId,
+    /// The tenant's row number.
+    pub tenant_no: TenantNo,
+    /// The tenant's name.
+    pub tenant: TenantId,
+    /// Scopes event ids.
+    pub provider: ProviderName,
+    /// Last part of its URL.
+    pub ingest_key: IngestKey,
+    /// The URL as configured at the provider, for recipes that sign it.
+    pub public_url: Option<String>,
+    /// How to verify, or why that is impossible.
+    pub verification: Result<Verification, Fault>,
+    /// The rows that this was made of, to see whether they changed.
+    origin: Origin,
+}
+
+/// What verifies a source's requests.
+#[derive(Debug)]
+pub struct Verification {
+    /// How to verify and read them.
+    pub recipe: Arc<Recipe>,
+    /// Every secret, including those whose time has not come or is over: ask each with the present time.
+    pub secrets: Vec<Secret>,
+}
+
+/// Why a source cannot verify anything. Its requests are answered 503 until someone acts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// This program has no such preset.
+    #[error("there is no preset of that name")]
+    PresetUnknown,
+    /// The recipe no longer compiles.
+    #[error("the recipe cannot be used: {0}")]
+    RecipeInvalid(String),
+    /// The keyring cannot open a secret.
+    #[error("the keyring cannot open the secret {0}")]
+    SecretSealed(SecretId),
+    /// A secret does not have the form that the recipe needs.
+    #[error("the secret {0} does not have the form that the recipe needs")]
+    SecretInvalid(SecretId),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Origin {
+    source: portero_store::Source,
+    secrets: Vec<portero_store::Secret>,
+}
+
+impl Snapshot {
+    /// Makes stored configuration ready. Sources whose rows did not change are taken over from `former`.
+    #[must_use]
+    pub fn build(stored: ConfigSnapshot, keyring: &Keyring, former: Option<&Self>) -> Self {
+        let mut secrets_of: HashMap<SourceNo, Vec<portero_store::Secret>> = HashMap::new();
+        for secret in stored.secrets {
+            secrets_of.entry(secret.source_no).or_default().push(secret);
+        }
+        let mut sources_by_key = HashMap::with_capacity(stored.sources.len());
+        let mut sources_by_no = HashMap::with_capacity(stored.sources.len());
+        for row in stored.sources {
+            let mut secrets = secrets_of.remove(&row.no).unwrap_or_default();
+            secrets.sort_by_key(|secret| secret.no);
+            let origin = Origin { source: row, secrets };
+            let known = former.and_then(|former| former.sources_by_no.get(&origin.source.no));
+            let source = match known {
+                Some(known) if known.origin == origin => Arc::clone(known),
+                _ => Arc::new(Source::build(origin, keyring)),
+            };
+            sources_by_key.insert(source.ingest_key, Arc::clone(&source));
+            sources_by_no.insert(source.no, source);
+        }
+        Self {
+            revision: stored.revision,
+            sources_by_key,
+            sources_by_no,
+            tenants_by_no: stored.tenants.into_iter().map(|tenant| (tenant.no, Arc::new(tenant))).collect(),
+            subscriptions: stored
+                .subscriptions
+                .into_iter()
+                .map(|subscription| (subscription.id.clone(), Arc::new(subscription)))
+                .collect(),
+        }
+    }
+
+    /// The revision that this shows.
+    #[must_use]
+    pub const fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The source of a URL.
+    #[must_use]
+    pub fn source_by_ingest_key(&self, key: &IngestKey) -> Option<&Arc<Source>> {
+        self.sources_by_key.get(key)
+    }
+
+    /// A source by row number. Deleted ones are not here, though receipts and the log may still name them.
+    #[must_use]
+    pub fn source_by_no(&self, no: SourceNo) -> Option<&Arc<Source>> {
+        self.sources_by_no.get(&no)
+    }
+
+    /// A tenant by row number.
+    #[must_use]
+    pub fn tenant_by_no(&self, no: TenantNo) -> Option<&Arc<Tenant>> {
+        self.tenants_by_no.get(&no)
+    }
+
+    /// A tenant by name.
+    #[must_use]
+    pub fn tenant(&self, id: &TenantId) -> Option<&Arc<Tenant>> {
+        self.tenants_by_no.values().find(|tenant| tenant.id == *id)
+    }
+
+    /// A subscription by name.
+    #[must_use]
+    pub fn subscription(&self, id: &SubscriptionId) -> Option<&Arc<Subscription>> {
+        self.subscriptions.get(id)
+    }
+
+    /// Every subscription, in no order.
+    pub fn subscriptions(&self) -> impl Iterator<Item = &Arc<Subscription>> {
+        self.subscriptions.values()
+    }
+
+    /// Every source, in no order.
+    pub fn sources(&self) -> impl Iterator<Item = &Arc<Source>> {
+        self.sources_by_no.values()
+    }
+}
+
+impl Source {
+    /// The name of one of its secrets.
+    #[must_use]
+    pub fn secret_id(&self, no: SecretNo) -> Option<&SecretId> {
+        self.origin.secrets.iter().find(|secret| secret.no == no).map(|secret| &secret.id)
+    }
+
+    fn build(origin: Origin, keyring: &Keyring) -> Self {
+        let row = &origin.source;
+        let verification = Verification::build(&origin, keyring);
+        if let Err(fault) = &verification {
+            tracing::error!(
+                tenant.id = %row.tenant, source.id = %row.id, %fault,
+                "a source is disabled: it answers 503 until its recipe or secrets can be used"
+            );
+        }
+        Self {
+            no: row.no,
+            id: row.id.clone(),
+            tenant_no: row.tenant_no,
+            tenant: row.tenant.clone(),
+            provider: row.provider.clone(),
+            ingest_key: row.ingest_key,
+            public_url: (!row.public_url.is_empty()).then(|| row.public_url.clone()),
+            verification,
+            origin,
+        }
+    }
+}
+
+impl Verification {
+    fn build(origin: &Origin, keyring: &Keyring) -> Result<Self, Fault> {
+        let row = &origin.source;
+        let recipe = if row.preset.is_empty() {
+            Arc::new(Recipe::from_json(&row.recipe).map_err(|error| Fault::RecipeInvalid(error.to_string()))?)
+        } else {
+            Recipe::preset(&row.preset).ok_or(Fault::PresetUnknown)?
+        };
+        let secrets = origin
+            .secrets
+            .iter()
+            .map(|secret| open(secret, row, &recipe, keyring))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { recipe, secrets })
+    }
+}
+
+fn open(
+    secret: &portero_store::Secret,
+    source: &portero_store::Source,
+    recipe: &Recipe,
+    keyring: &Keyring,
+) -> Result<Secret, Fault> {
+    let aad = secret_aad(&source.tenant, &source.id, &secret.id);
+    let value = keyring
+        .open(&secret.sealed.key_id, &secret.sealed.bytes, &aad)
+        .map_err(|_| Fault::SecretSealed(secret.id.clone()))?;
+    let invalid = || Fault::SecretInvalid(secret.id.clone());
+    let value = std::str::from_utf8(&value).map_err(|_| invalid())?;
+    Secret::new(recipe, secret.no, value, secret.not_before, secret.not_after).map_err(|_| invalid())
+}

@@ -1,0 +1,180 @@
+//! The directory over a store in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use portero_keyring::{KeyId, Keyring, secret_aad};
+use portero_store::{ConfigSnapshot, ConfigStore, Revision, Sealed};
+use portero_types::{
+    IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, TenantId, TenantNo, Timestamp,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::testing::FixedConfig;
+use crate::{Directory, DirectoryConfig, Fault, Follower};
+
+const SECRET: &str = "whsec_0123456789abcdef0123456789abcdef";
+
+fn keyring() -> Arc<Keyring> {
+    Arc::new(Keyring::generate(KeyId::new("k1").expect("valid"), [7; 32]).expect("usable"))
+}
+
+fn key(n: u8) -> IngestKey {
+    IngestKey::from_bytes([n; 16])
+}
+
+fn source(n: u8, preset: &str) -> portero_store::Source {
+    portero_store::Source {
+        no: SourceNo(i64::from(n)),
+        tenant_no: TenantNo(1),
+        tenant: TenantId::new("acme").expect("valid"),
+        id: SourceId::new(format!("source-{n}")).expect("valid"),
+        provider: ProviderName::new("stripe").expect("valid"),
+        preset: preset.to_owned(),
+        recipe: String::new(),
+        ingest_key: key(n),
+        public_url: String::new(),
+        created_at: Timestamp::EPOCH,
+    }
+}
+
+fn secret(source: &portero_store::Source, keyring: &Keyring, no: i64) -> portero_store::Secret {
+    let id = SecretId::new(format!("secret-{no}")).expect("valid");
+    let aad = secret_aad(&source.tenant, &source.id, &id);
+    let sealed = keyring.seal(SECRET.as_bytes(), &aad, [u8::try_from(no).expect("small"); 12]);
+    portero_store::Secret {
+        no: SecretNo(no),
+        source_no: source.no,
+        id,
+        sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
+        not_before: Timestamp::EPOCH,
+        not_after: None,
+        created_at: Timestamp::EPOCH,
+    }
+}
+
+fn snapshot(sources: Vec<portero_store::Source>, secrets: Vec<portero_store::Secret>) -> ConfigSnapshot {
+    ConfigSnapshot { revision: Revision(1), tenants: Vec::new(), sources, secrets, subscriptions: Vec::new() }
+}
+
+async fn open(store: &FixedConfig, keyring: Arc<Keyring>) -> (Directory, Follower) {
+    let store: Arc<dyn ConfigStore> = Arc::new(store.clone());
+    Directory::open(store, keyring, DirectoryConfig::default()).await.expect("readable")
+}
+
+#[tokio::test]
+async fn a_source_is_found_by_its_key_with_its_secrets_opened() {
+    let keyring = keyring();
+    let row = source(1, "stripe");
+    let secrets = vec![secret(&row, &keyring, 2), secret(&row, &keyring, 1)];
+    let (directory, _) = open(&FixedConfig::new(snapshot(vec![row], secrets)), keyring).await;
+    let snapshot = directory.snapshot();
+    let found = snapshot.source_by_ingest_key(&key(1)).expect("there");
+    let verification = found.verification.as_ref().expect("usable");
+    let numbers: Vec<_> = verification.secrets.iter().map(|secret| secret.no().0).collect();
+    assert_eq!(numbers, [1, 2], "in the order of their creation");
+    assert!(snapshot.source_by_ingest_key(&key(2)).is_none());
+    assert!(directory.is_fresh());
+    let shown = format!("{snapshot:?}");
+    assert!(!shown.contains("0123456789abcdef"), "Debug shows no secret");
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_disables_its_own_source_only() {
+    let keyring = keyring();
+    let (good, odd, sealed) = (source(1, "stripe"), source(2, "no-such-preset"), source(3, "stripe"));
+    let mut broken = source(4, "");
+    broken.recipe = "{".to_owned();
+    let mut foreign = secret(&sealed, &keyring, 3);
+    foreign.sealed.key_id = "k2".to_owned();
+    // A secret that was sealed for another source does not open for this one.
+    let moved = source(5, "stripe");
+    let stolen = portero_store::Secret { source_no: moved.no, ..secret(&good, &keyring, 9) };
+    let secrets = vec![secret(&good, &keyring, 1), foreign, stolen];
+    let rows = vec![good, odd, sealed, broken, moved];
+    let (directory, _) = open(&FixedConfig::new(snapshot(rows, secrets)), keyring).await;
+    let snapshot = directory.snapshot();
+    let fault = |n| snapshot.source_by_no(SourceNo(n)).expect("there").verification.as_ref().err().cloned();
+    assert_eq!(fault(1), None);
+    assert_eq!(fault(2), Some(Fault::PresetUnknown));
+    assert_eq!(fault(3), Some(Fault::SecretSealed(SecretId::new("secret-3").expect("valid"))));
+    assert!(matches!(fault(4), Some(Fault::RecipeInvalid(_))));
+    assert_eq!(fault(5), Some(Fault::SecretSealed(SecretId::new("secret-9").expect("valid"))));
+}
+
+#[tokio::test]
+async fn a_refresh_sees_what_was_changed_before_and_keeps_unchanged_sources() {
+    let keyring = keyring();
+    let row = source(1, "stripe");
+    let store = FixedConfig::new(snapshot(vec![row.clone()], vec![secret(&row, &keyring, 1)]));
+    let (directory, _) = open(&store, Arc::clone(&keyring)).await;
+    let mut changed = directory.changed();
+    let before = Arc::clone(directory.snapshot().source_by_no(SourceNo(1)).expect("there"));
+
+    store.change(|config| config.sources.push(source(2, "github")));
+    assert_eq!(directory.refresh_now().await.expect("readable"), Revision(2));
+    assert!(changed.has_changed().expect("open"));
+    assert_eq!(*changed.borrow_and_update(), Revision(2));
+    let after = directory.snapshot();
+    assert!(Arc::ptr_eq(&before, after.source_by_no(SourceNo(1)).expect("there")));
+    assert!(after.source_by_ingest_key(&key(2)).is_some());
+
+    store.change(|config| config.secrets.clear());
+    directory.refresh_now().await.expect("readable");
+    let after = directory.snapshot();
+    let source = after.source_by_no(SourceNo(1)).expect("there");
+    assert!(source.verification.as_ref().expect("usable").secrets.is_empty(), "a revoked secret is gone");
+
+    assert_eq!(store.snapshots_read(), 3);
+    directory.refresh_now().await.expect("readable");
+    assert_eq!(store.snapshots_read(), 3, "an unchanged revision is not read again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_follower_keeps_it_fresh_and_picks_up_changes_within_a_second() {
+    let store = FixedConfig::new(snapshot(Vec::new(), Vec::new()));
+    let (directory, follower) = open(&store, keyring()).await;
+    let shutdown = CancellationToken::new();
+    let following = tokio::spawn(follower.run(shutdown.clone()));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(directory.is_fresh());
+    store.change(|config| config.sources.push(source(1, "stripe")));
+    let mut changed = directory.changed();
+    tokio::time::timeout(Duration::from_secs(1), changed.changed()).await.expect("in time").expect("open");
+    assert!(directory.snapshot().source_by_ingest_key(&key(1)).is_some());
+    shutdown.cancel();
+    following.await.expect("no panic");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_or_hangs_makes_it_stale_and_its_return_fresh() {
+    let store = FixedConfig::new(snapshot(vec![source(1, "stripe")], Vec::new()));
+    let (directory, follower) = open(&store, keyring()).await;
+    let shutdown = CancellationToken::new();
+    let following = tokio::spawn(follower.run(shutdown.clone()));
+    for hangs in [false, true] {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(directory.is_fresh(), "hangs: {hangs}");
+        let hanging = if hangs { Some(store.hang().await) } else { None };
+        store.set_down(true);
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert!(!directory.is_fresh(), "hangs: {hangs}");
+        assert!(directory.snapshot().source_by_ingest_key(&key(1)).is_some(), "the last one is kept");
+        store.set_down(false);
+        drop(hanging);
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(directory.is_fresh());
+    shutdown.cancel();
+    following.await.expect("no panic");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_its_follower_it_is_stale_after_five_seconds() {
+    let store = FixedConfig::new(snapshot(Vec::new(), Vec::new()));
+    let (directory, _follower) = open(&store, keyring()).await;
+    tokio::time::advance(Duration::from_millis(4_999)).await;
+    assert!(directory.is_fresh());
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(!directory.is_fresh());
+}
