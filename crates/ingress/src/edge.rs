@@ -1,0 +1,227 @@
+//! One request, from its head to its answer: everything that comes before its body is read, and the answer after.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::header::{CONTENT_ENCODING, EXPECT};
+use http::{HeaderMap, Method, Request, Response, StatusCode, request};
+use http_body::Body;
+use portero_directory::{Directory, Source};
+use portero_prefilter::Prefilter;
+use portero_types::{Clock, IngestKey, RequestId};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument as _, Span, field};
+
+use crate::accept::AcceptHandle;
+use crate::answer::{Answer, AnswerBody};
+use crate::config::EdgeConfig;
+use crate::process::{self, Work};
+use crate::refusal::Refusal;
+use crate::{body, metrics};
+
+/// Fresh random bits, from a cryptographically secure source. Must not block.
+pub type Random = Arc<dyn Fn() -> u128 + Send + Sync>;
+
+/// The W3C `traceparent` of the present span; empty when tracing is off.
+pub type TraceParent = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// What the edge needs from the rest of the gateway.
+pub struct Parts {
+    /// The configuration in memory.
+    pub directory: Directory,
+    /// Where events are committed.
+    pub accept: AcceptHandle,
+    /// What may know a repeat without asking the store.
+    pub prefilter: Arc<dyn Prefilter>,
+    /// Wall time.
+    pub clock: Arc<dyn Clock>,
+    /// Makes receipt and request ids.
+    pub random: Random,
+    /// Names the span that accepts an event.
+    pub trace_parent: TraceParent,
+}
+
+/// The edge. Cheap to clone; clones share their bounds.
+#[derive(Clone)]
+pub struct Edge(pub(crate) Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) config: Arc<EdgeConfig>,
+    pub(crate) parts: Parts,
+    /// One permit per byte of a body that is held.
+    memory: Arc<Semaphore>,
+    /// One permit per request past its head.
+    requests: Arc<Semaphore>,
+    /// Everything that goes on when a client leaves.
+    tasks: TaskTracker,
+}
+
+impl std::fmt::Debug for Edge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Edge").field("config", &self.0.config).finish_non_exhaustive()
+    }
+}
+
+impl Edge {
+    /// An edge over the rest of the gateway.
+    #[must_use]
+    pub fn new(config: EdgeConfig, parts: Parts) -> Self {
+        Self(Arc::new(Shared {
+            memory: Arc::new(Semaphore::new(config.body_bytes_in_flight_max)),
+            requests: Arc::new(Semaphore::new(config.requests_max)),
+            config: Arc::new(config),
+            parts,
+            tasks: TaskTracker::new(),
+        }))
+    }
+
+    /// Its bounds.
+    pub(crate) fn config(&self) -> &Arc<EdgeConfig> {
+        &self.0.config
+    }
+
+    pub(crate) fn new_request_id(&self) -> RequestId {
+        RequestId::new(self.0.parts.clock.now(), (self.0.parts.random)())
+    }
+
+    /// Waits until every request whose body was read is decided. New ones may still come. Cancel-safe.
+    pub async fn drain(&self) {
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    /// Answers one request.
+    ///
+    /// Cancel-safe in the sense that matters: when it is dropped after the body was read, the event is stored all the same.
+    pub async fn handle<B>(&self, request: Request<B>) -> Response<AnswerBody>
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Send,
+    {
+        let request_id = self.new_request_id();
+        let span = tracing::info_span!(
+            "edge",
+            request.id = %request_id,
+            tenant.id = field::Empty,
+            source.id = field::Empty,
+            provider = field::Empty,
+            body_bytes = field::Empty,
+            decision = field::Empty,
+        );
+        let answer = self.answer(request, request_id).instrument(span.clone()).await;
+        span.record("decision", answer.outcome);
+        metrics::request(answer.outcome);
+        answer.into_response(request_id)
+    }
+
+    async fn answer<B>(&self, request: Request<B>, request_id: RequestId) -> Answer
+    where
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Send,
+    {
+        let (head, mut body) = request.into_parts();
+        match self.admit(&head, &mut body, request_id).await {
+            Ok(answer) => answer,
+            Err(refusal) => {
+                if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
+                    // Else a sender that is still writing would meet a reset and never read the answer.
+                    self.0.tasks.spawn(body::discard(body));
+                }
+                if !matches!(refusal, Refusal::Rejected(_)) {
+                    tracing::debug!(decision = refusal.code(), "a request is refused");
+                }
+                refusal.answer()
+            }
+        }
+    }
+
+    /// The order of work: source, method, encoding, size; then the body; then everything else in a task of its own.
+    async fn admit<B>(
+        &self,
+        head: &request::Parts,
+        body: &mut B,
+        request_id: RequestId,
+    ) -> Result<Answer, Refusal>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let source = self.resolve(head.uri.path())?;
+        let span = Span::current();
+        span.record("tenant.id", source.tenant.as_str());
+        span.record("source.id", source.id.as_str());
+        span.record("provider", source.provider.as_str());
+        match head.method {
+            Method::POST => {}
+            // Some providers probe a URL before they save it.
+            Method::HEAD => return Ok(Answer::plain("probe", StatusCode::OK)),
+            Method::GET => return process::handshake_without_body(self, &source, head),
+            _ => return Err(Refusal::MethodNotAllowed(ALLOWED)),
+        }
+        if !is_identity(&head.headers) {
+            return Err(Refusal::EncodingUnsupported);
+        }
+        let config = &self.0.config;
+        let slot = Arc::clone(&self.0.requests).try_acquire_owned().map_err(|_| Refusal::Overloaded)?;
+        let deadline = Instant::now() + config.body_timeout;
+        let received = body::read(body, config.body_bytes_max, deadline, &self.0.memory).await;
+        let received = received.map_err(Refusal::Body)?;
+        let began = Instant::now();
+        metrics::body(received.bytes.len());
+        span.record("body_bytes", received.bytes.len());
+
+        let work = Work {
+            request_id,
+            received_at: self.0.parts.clock.now(),
+            method: head.method.clone(),
+            query: head.uri.query().unwrap_or_default().to_owned(),
+            headers: head.headers.clone(),
+            body: received.bytes.clone(),
+            source,
+        };
+        let edge = self.clone();
+        let task = async move {
+            let decided = AssertUnwindSafe(process::decide(&edge, work)).catch_unwind().await;
+            drop((received, slot));
+            metrics::answered(began.elapsed());
+            decided.unwrap_or_else(|_| {
+                tracing::error!("deciding a request panicked");
+                Err(Refusal::Internal)
+            })
+        };
+        let task = self.0.tasks.spawn(task.instrument(span));
+        match timeout_at(began + config.deadline, task).await {
+            Ok(Ok(decided)) => decided,
+            // Only when the runtime is ending.
+            Ok(Err(_)) => Err(Refusal::Internal),
+            Err(_) => Err(Refusal::DeadlineExceeded),
+        }
+    }
+
+    /// The source of a path: `/in/{key}`, with or without a trailing slash. Every other path is equally unknown.
+    fn resolve(&self, path: &str) -> Result<Arc<Source>, Refusal> {
+        if !self.0.parts.directory.is_fresh() {
+            // Neither "unknown" nor "verified" can be said with an old configuration.
+            return Err(Refusal::ConfigStale);
+        }
+        let key = path.strip_prefix("/in/").ok_or(Refusal::NotFound)?;
+        let key: IngestKey = key.strip_suffix('/').unwrap_or(key).parse().map_err(|_| Refusal::NotFound)?;
+        let snapshot = self.0.parts.directory.snapshot();
+        snapshot.source_by_ingest_key(&key).map(Arc::clone).ok_or(Refusal::NotFound)
+    }
+}
+
+/// The methods of a source's URL.
+pub(crate) const ALLOWED: &str = "POST, HEAD";
+
+fn is_identity(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_ENCODING).iter().all(|value| {
+        value.as_bytes().split(|byte| *byte == b',').all(|coding| {
+            let coding = coding.trim_ascii();
+            coding.is_empty() || coding.eq_ignore_ascii_case(b"identity")
+        })
+    })
+}

@@ -1,0 +1,257 @@
+//! Why a request is not accepted. One exhaustive table maps every cause to status, code, words and headers.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use http::StatusCode;
+use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
+use portero_recipe::Reply;
+
+use crate::accept::Failure;
+use crate::answer::{Answer, ErrorWords};
+use crate::body::BodyError;
+
+/// A refused request that verified or could not be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Rejected {
+    /// What the recipe answers, or what fits the reason.
+    pub(crate) status: StatusCode,
+    /// `SCREAMING_SNAKE` code.
+    pub(crate) reason: &'static str,
+    /// A safe sentence.
+    pub(crate) detail: Cow<'static, str>,
+    /// What the provider wants to hear instead of our words.
+    pub(crate) reply: Option<Reply>,
+}
+
+/// Why a request is not accepted.
+#[derive(Clone, Debug)]
+pub(crate) enum Refusal {
+    /// No source has this URL.
+    NotFound,
+    /// Another method than POST; the allowed ones.
+    MethodNotAllowed(&'static str),
+    /// A content encoding.
+    EncodingUnsupported,
+    /// A body that cannot be had.
+    Body(BodyError),
+    /// Too much in flight.
+    Overloaded,
+    /// The configuration in memory is too old to trust.
+    ConfigStale,
+    /// This source's recipe or secrets cannot be used.
+    SourceDisabled,
+    /// It did not verify or cannot be read.
+    Rejected(Box<Rejected>),
+    /// The events were not (or not surely) committed.
+    NotCommitted(Failure),
+    /// Verifying and storing takes too long.
+    DeadlineExceeded,
+    /// A bug on our side.
+    Internal,
+}
+
+/// A row of the table.
+struct Row {
+    status: StatusCode,
+    code: &'static str,
+    message: Cow<'static, str>,
+    retry_after: Option<Duration>,
+    close: bool,
+}
+
+impl Row {
+    const fn new(status: StatusCode, code: &'static str, message: &'static str) -> Self {
+        Self { status, code, message: Cow::Borrowed(message), retry_after: None, close: false }
+    }
+
+    const fn unavailable(code: &'static str, message: &'static str, retry_after_secs: u64) -> Self {
+        let mut row = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message);
+        row.retry_after = Some(Duration::from_secs(retry_after_secs));
+        row
+    }
+
+    const fn closing(mut self) -> Self {
+        self.close = true;
+        self
+    }
+}
+
+impl Refusal {
+    /// The table.
+    fn row(&self) -> Row {
+        use StatusCode as S;
+        match self {
+            Self::NotFound => Row::new(S::NOT_FOUND, "not_found", "there is nothing at this URL"),
+            Self::MethodNotAllowed(_) => {
+                Row::new(S::METHOD_NOT_ALLOWED, "method_not_allowed", "send the event with POST")
+            }
+            Self::EncodingUnsupported => Row::new(
+                S::UNSUPPORTED_MEDIA_TYPE,
+                "encoding_unsupported",
+                "send the body without a content encoding",
+            ),
+            Self::Body(error) => body_row(*error),
+            Self::Overloaded => {
+                Row::unavailable("overloaded", "too many requests are in flight; try again", 1)
+            }
+            Self::ConfigStale => {
+                Row::unavailable("config_stale", "the gateway cannot read its configuration; try again", 5)
+            }
+            Self::SourceDisabled => Row::unavailable(
+                "source_disabled",
+                "the gateway cannot use this source's recipe or secrets; its operator must act",
+                60,
+            ),
+            Self::Rejected(rejected) => {
+                Row { message: rejected.detail.clone(), ..Row::new(rejected.status, "rejected", "") }
+            }
+            Self::NotCommitted(failure) => failure_row(*failure),
+            Self::DeadlineExceeded => {
+                Row::unavailable("deadline_exceeded", "storing the event takes too long; send it again", 5)
+            }
+            Self::Internal => {
+                Row::new(S::INTERNAL_SERVER_ERROR, "internal", "the gateway failed; send it again")
+            }
+        }
+    }
+
+    /// The stable code: label of the request counter and `error` of the answer.
+    pub(crate) fn code(&self) -> &'static str {
+        self.row().code
+    }
+
+    /// The answer.
+    pub(crate) fn answer(&self) -> Answer {
+        let row = self.row();
+        let rejected = if let Self::Rejected(rejected) = self { Some(rejected) } else { None };
+        let words = ErrorWords {
+            error: row.code,
+            reason: rejected.map(|rejected| rejected.reason),
+            message: row.message,
+        };
+        let mut answer = Answer::error(row.status, words);
+        if let Some(after) = row.retry_after {
+            answer = answer.header(RETRY_AFTER, HeaderValue::from(after.as_secs()));
+        }
+        if row.close {
+            answer = answer.header(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Self::MethodNotAllowed(allowed) = self {
+            answer = answer.header(ALLOW, HeaderValue::from_static(allowed));
+        }
+        if let Self::EncodingUnsupported = self {
+            answer = answer.header(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+        match rejected.and_then(|rejected| rejected.reply.clone()) {
+            Some(reply) => answer.replaced(reply),
+            None => answer,
+        }
+    }
+}
+
+fn body_row(error: BodyError) -> Row {
+    match error {
+        BodyError::TooLarge => {
+            Row::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is larger than this gateway takes")
+        }
+        BodyError::NoMemory => Row::unavailable("overloaded", "too many bytes are in flight; try again", 1),
+        BodyError::Timeout => {
+            Row::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "the body did not arrive in time").closing()
+        }
+        BodyError::Broken => {
+            Row::new(StatusCode::BAD_REQUEST, "body_broken", "the body ended early or is malformed").closing()
+        }
+    }
+}
+
+fn failure_row(failure: Failure) -> Row {
+    match failure {
+        Failure::Overloaded => Row::unavailable("overloaded", "too many events are waiting; try again", 1),
+        Failure::ShuttingDown => {
+            Row::unavailable("shutting_down", "the gateway is shutting down; try again", 1).closing()
+        }
+        Failure::Unavailable => {
+            Row::unavailable("store_unavailable", "the event cannot be stored now; send it again", 5)
+        }
+        Failure::OutcomeUnknown => {
+            Row::unavailable("outcome_unknown", "whether the event was stored is unknown; send it again", 5)
+        }
+        Failure::Refused => Row::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "store_refused",
+            "the event verified but cannot be stored; the gateway's operator must act",
+        ),
+        Failure::Broken => {
+            Row::unavailable("store_broken", "the store needs attention; the gateway's operator must act", 30)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portero_types::{RequestId, Timestamp};
+
+    use super::*;
+    use crate::answer::REQUEST_ID_HEADER;
+
+    fn request_id() -> RequestId {
+        RequestId::new(Timestamp::from_secs(1), 7)
+    }
+
+    fn every_refusal() -> Vec<Refusal> {
+        let rejected = Rejected {
+            status: StatusCode::UNAUTHORIZED,
+            reason: "SIGNATURE_MISSING",
+            detail: "add one".into(),
+            reply: None,
+        };
+        let mut all = vec![
+            Refusal::NotFound,
+            Refusal::MethodNotAllowed("POST, HEAD"),
+            Refusal::EncodingUnsupported,
+            Refusal::Overloaded,
+            Refusal::ConfigStale,
+            Refusal::SourceDisabled,
+            Refusal::Rejected(Box::new(rejected)),
+            Refusal::DeadlineExceeded,
+            Refusal::Internal,
+        ];
+        all.extend(
+            [BodyError::TooLarge, BodyError::NoMemory, BodyError::Timeout, BodyError::Broken]
+                .map(Refusal::Body),
+        );
+        all.extend(
+            [
+                Failure::Overloaded,
+                Failure::ShuttingDown,
+                Failure::Unavailable,
+                Failure::OutcomeUnknown,
+                Failure::Refused,
+                Failure::Broken,
+            ]
+            .map(Refusal::NotCommitted),
+        );
+        all
+    }
+
+    #[test]
+    fn every_503_says_when_to_come_back_and_every_answer_has_a_request_id() {
+        for refusal in every_refusal() {
+            let response = refusal.answer().into_response(request_id());
+            let unavailable = response.status() == StatusCode::SERVICE_UNAVAILABLE;
+            assert_eq!(response.headers().contains_key(RETRY_AFTER), unavailable, "{refusal:?}");
+            assert!(response.headers().contains_key(REQUEST_ID_HEADER), "{refusal:?}");
+            assert!(!response.status().is_success() && !response.status().is_redirection(), "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_committed_is_never_the_senders_fault() {
+        for refusal in every_refusal() {
+            if let Refusal::NotCommitted(_) = refusal {
+                assert!(refusal.row().status.is_server_error(), "{refusal:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Connections: accepting them within a bound, speaking HTTP/1.1 and HTTP/2 on them, and closing them gracefully.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::answer::one_connection_too_many;
+use crate::config::EdgeConfig;
+use crate::edge::Edge;
+use crate::metrics::OpenConnection;
+use crate::sniff::{self, Version};
+
+/// Pause after the system had no connection to give (for want of file descriptors, say).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long an idle connection that was asked to close may take.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+
+/// Serves the edge on a listener until `shutdown`, then closes gracefully.
+///
+/// After `shutdown` no connection is taken any more; open ones finish the requests they have begun, within
+/// [`EdgeConfig::close_timeout`], and are then cut. It returns when every request whose body was read is decided, so
+/// nothing that a client was promised depends on tasks that still run. To keep taking connections for a while after a
+/// termination signal, cancel `shutdown` later.
+///
+/// Not cancel-safe: dropping it cuts every connection.
+pub async fn serve(listener: TcpListener, edge: Edge, shutdown: CancellationToken) {
+    let config = Arc::clone(edge.config());
+    let slots = Arc::new(Semaphore::new(config.connections_max));
+    let connections = TaskTracker::new();
+    // Dropped with this future, it ends every connection.
+    let cut = CancellationToken::new();
+    let _cut_on_drop = cut.clone().drop_guard();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                report_accept_error(&error).await;
+                continue;
+            }
+        };
+        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
+            turn_away(&stream, &edge);
+            continue;
+        };
+        let (edge, shutdown, cut) = (edge.clone(), shutdown.clone(), cut.clone());
+        let streams = connections.clone();
+        connections.spawn(async move {
+            let _open = (slot, OpenConnection::count());
+            tokio::select! {
+                () = cut.cancelled() => {}
+                () = connection(stream, edge, shutdown, streams) => {}
+            }
+        });
+    }
+    drop(listener);
+    connections.close();
+    if tokio::time::timeout(config.close_timeout, connections.wait()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "connections did not finish in time and are cut");
+        cut.cancel();
+        connections.wait().await;
+    }
+    edge.drain().await;
+}
+
+async fn report_accept_error(error: &io::Error) {
+    use io::ErrorKind;
+    if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset) {
+        // The peer left while it was waiting; the next one is not affected.
+        return;
+    }
+    tracing::error!(error = %error, "no connection can be accepted");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+/// Answers without reading, and without waiting when the socket would block.
+fn turn_away(stream: &TcpStream, edge: &Edge) {
+    crate::metrics::request("overloaded");
+    // A peer that does not get the words still gets the close.
+    let _ = stream.try_write(&one_connection_too_many(edge.new_request_id()));
+}
+
+async fn connection(stream: TcpStream, edge: Edge, shutdown: CancellationToken, streams: TaskTracker) {
+    let config = Arc::clone(edge.config());
+    // Answers are small and complete: waiting to fill a packet only delays them.
+    let _ = stream.set_nodelay(true);
+    let (mut read, write) = stream.into_split();
+    let sniffing = timeout_at(Instant::now() + config.header_timeout, sniff::version(&mut read));
+    let (prefix, version) = tokio::select! {
+        biased;
+        sniffed = sniffing => match sniffed {
+            Ok(Some(sniffed)) => sniffed,
+            Ok(None) | Err(_) => return,
+        },
+        () = shutdown.cancelled() => return,
+    };
+    let io = TokioIo::new(tokio::io::join(io::Cursor::new(prefix).chain(read), write));
+    let activity = Arc::new(Activity::new());
+    let service = {
+        let activity = Arc::clone(&activity);
+        service_fn(move |request| {
+            let begun = Activity::begin(&activity);
+            let edge = edge.clone();
+            async move {
+                let response = edge.handle(request).await;
+                drop(begun);
+                Ok::<_, Infallible>(response)
+            }
+        })
+    };
+    match version {
+        Version::Http1 => {
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(config.idle_timeout)
+                .half_close(true)
+                .max_buf_size(usize::try_from(config.head_bytes_max.max(8 * 1024)).unwrap_or(64 * 1024))
+                .serve_connection(io, service);
+            drive(connection, &activity, &config, &shutdown).await;
+        }
+        Version::Http2 => {
+            let connection = http2::Builder::new(TrackedExecutor(streams))
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(config.http2_streams_max)
+                .max_header_list_size(config.head_bytes_max)
+                .keep_alive_interval(Some(Duration::from_secs(20)))
+                .keep_alive_timeout(Duration::from_secs(10))
+                .serve_connection(io, service);
+            drive(connection, &activity, &config, &shutdown).await;
+        }
+    }
+}
+
+/// Runs a connection until it ends, is idle for too long, or finishes after the shutdown began.
+async fn drive<C: GracefulConnection>(
+    connection: C,
+    activity: &Activity,
+    config: &EdgeConfig,
+    shutdown: &CancellationToken,
+) {
+    let mut connection = pin!(connection);
+    let mut stopping = false;
+    let mut closing_since = None;
+    loop {
+        let check_at = match closing_since {
+            Some(since) => since + CLOSE_GRACE,
+            None => activity.idle_until(config),
+        };
+        tokio::select! {
+            // How it ended is the peer's affair: whatever was begun runs in tasks of its own.
+            _ = connection.as_mut() => return,
+            () = shutdown.cancelled(), if !stopping => {
+                stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = tokio::time::sleep_until(check_at) => {
+                if activity.idle_until(config) > Instant::now() {
+                    closing_since = None;
+                } else if closing_since.is_some() {
+                    return;
+                } else {
+                    closing_since = Some(Instant::now());
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+}
+
+/// What a connection is doing.
+struct Activity {
+    in_flight: AtomicUsize,
+    seen_request: AtomicBool,
+    last_change: Mutex<Instant>,
+}
+
+impl Activity {
+    fn new() -> Self {
+        Self {
+            in_flight: AtomicUsize::new(0),
+            seen_request: AtomicBool::new(false),
+            last_change: Mutex::new(Instant::now()),
+        }
+    }
+
+    fn begin(this: &Arc<Self>) -> InFlight {
+        this.in_flight.fetch_add(1, Ordering::SeqCst);
+        this.seen_request.store(true, Ordering::SeqCst);
+        InFlight(Arc::clone(this))
+    }
+
+    /// Until when the connection may stay as it is, unless it changes.
+    fn idle_until(&self, config: &EdgeConfig) -> Instant {
+        let last_change = *self.last_change.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.in_flight.load(Ordering::SeqCst) > 0 {
+            return Instant::now() + config.idle_timeout;
+        }
+        let patience = if self.seen_request.load(Ordering::SeqCst) {
+            config.idle_timeout
+        } else {
+            config.header_timeout
+        };
+        last_change + patience
+    }
+}
+
+/// One request in flight.
+struct InFlight(Arc<Activity>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        *self.0.last_change.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Runs the streams of HTTP/2 connections where the shutdown can wait for them.
+#[derive(Clone)]
+struct TrackedExecutor(TaskTracker);
+
+impl<F> hyper::rt::Executor<F> for TrackedExecutor
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.0.spawn(task);
+    }
+}

@@ -1,0 +1,151 @@
+//! A store in memory with faults on demand, for this crate's tests.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use portero_store::{AcceptStore, Error, ErrorKind, Receipt, Result, Verdict};
+use portero_types::{
+    EntityHash, NewEvent, Position, ProviderName, ReceiptId, RequestId, Shard, SourceNo, TenantId, TenantNo,
+    Timestamp,
+};
+use tokio::sync::Semaphore;
+
+/// What goes wrong with one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    Unavailable,
+    /// The commit happened, its answer was lost.
+    LostAnswer,
+    /// The connection broke before the commit.
+    LostCommit,
+    Corrupt,
+    Panic,
+}
+
+#[derive(Default)]
+pub(crate) struct FakeState {
+    pub(crate) rows: HashMap<(TenantNo, String, String), (ReceiptId, [u8; 32])>,
+    /// Event ids in log order.
+    pub(crate) log: Vec<String>,
+    /// Every call's event ids, failed calls too.
+    pub(crate) calls: Vec<Vec<String>>,
+    pub(crate) events: Vec<NewEvent>,
+    pub(crate) faults: VecDeque<Fault>,
+    pub(crate) refused: HashSet<String>,
+    pub(crate) in_flight: usize,
+    pub(crate) in_flight_max: usize,
+}
+
+/// Each call takes a permit of `gate` before it does anything, and does not give it back.
+pub(crate) struct FakeStore {
+    pub(crate) state: Mutex<FakeState>,
+    pub(crate) gate: Semaphore,
+}
+
+impl FakeStore {
+    /// One whose gate stands open.
+    pub(crate) fn open() -> Arc<Self> {
+        Self::gated(Semaphore::MAX_PERMITS / 2)
+    }
+
+    /// One that lets so many calls through.
+    pub(crate) fn gated(calls: usize) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), gate: Semaphore::new(calls) })
+    }
+
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut FakeState) -> T) -> T {
+        look(&mut self.state.lock().expect("no test panics in here"))
+    }
+
+    /// Waits until so many calls are at the gate.
+    pub(crate) async fn until_in_flight(&self, calls: usize) {
+        while self.with(|state| state.in_flight) < calls {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[async_trait]
+impl AcceptStore for FakeStore {
+    async fn accept(&self, batch: &[NewEvent]) -> Result<Vec<Verdict>> {
+        self.with(|state| {
+            state.calls.push(batch.iter().map(|event| event.event_id.clone()).collect());
+            state.in_flight += 1;
+            state.in_flight_max = state.in_flight_max.max(state.in_flight);
+        });
+        self.gate.acquire().await.expect("never closed").forget();
+        let fault = self.with(|state| {
+            state.in_flight -= 1;
+            state.faults.pop_front()
+        });
+        match fault {
+            Some(Fault::Unavailable) => return Err(Error::new(ErrorKind::Unavailable, "down")),
+            Some(Fault::LostCommit) => return Err(Error::new(ErrorKind::OutcomeUnknown, "lost")),
+            Some(Fault::Corrupt) => return Err(Error::new(ErrorKind::Corrupt, "a row is odd")),
+            Some(Fault::Panic) => panic!("the store panics, as the test wants"),
+            Some(Fault::LostAnswer) | None => {}
+        }
+        let verdicts = self.with(|state| commit(state, batch))?;
+        match fault {
+            Some(_) => Err(Error::new(ErrorKind::OutcomeUnknown, "lost")),
+            None => Ok(verdicts),
+        }
+    }
+
+    async fn receipt_by_event_id(&self, _: TenantNo, _: &ProviderName, _: &str) -> Result<Option<Receipt>> {
+        Ok(None)
+    }
+
+    async fn receipt(&self, _: TenantNo, _: ReceiptId) -> Result<Option<Receipt>> {
+        Ok(None)
+    }
+}
+
+fn commit(state: &mut FakeState, batch: &[NewEvent]) -> Result<Vec<Verdict>> {
+    if batch.iter().any(|event| state.refused.contains(&event.event_id)) {
+        return Err(Error::new(ErrorKind::Refused, "a row is refused"));
+    }
+    let verdicts = batch.iter().map(|event| {
+        let key = (event.tenant_no, event.provider.to_string(), event.event_id.clone());
+        match state.rows.get(&key) {
+            Some((first, digest)) if *digest == event.body_digest => Verdict::Duplicate { first: *first },
+            Some((first, _)) => Verdict::Conflict { first: *first },
+            None => {
+                state.rows.insert(key, (event.receipt_id, event.body_digest));
+                state.log.push(event.event_id.clone());
+                state.events.push(event.clone());
+                let n = u64::try_from(state.log.len()).expect("small");
+                Verdict::Accepted { position: Position { shard: Shard(0), n } }
+            }
+        }
+    });
+    Ok(verdicts.collect())
+}
+
+/// An event of a tenant named `acme`; `n` makes the receipt id.
+pub(crate) fn event(n: u128, event_id: &str, ordering_key: &str) -> NewEvent {
+    let now = Timestamp::from_secs(1_750_000_000);
+    let tenant = TenantId::new("acme").expect("valid");
+    NewEvent {
+        receipt_id: ReceiptId::new(now, n),
+        tenant_no: TenantNo(1),
+        source_no: SourceNo(1),
+        secret_no: None,
+        provider: ProviderName::new("stripe").expect("valid"),
+        event_id: event_id.to_owned(),
+        id_derived: false,
+        event_type: String::new(),
+        ordering_key: ordering_key.to_owned(),
+        entity: EntityHash::of(&tenant, ordering_key),
+        body_digest: [1; 32],
+        received_at: now,
+        expires_at: now,
+        request_id: RequestId::new(now, n),
+        trace_parent: String::new(),
+        content_type: String::new(),
+        headers: Vec::new(),
+        body: Bytes::from_static(b"{}"),
+    }
+}
