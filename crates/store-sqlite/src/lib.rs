@@ -29,6 +29,8 @@ mod log;
 mod reader;
 mod row;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::path::Path;

@@ -41,7 +41,8 @@ pub trait Database: Send + Sync {
     async fn execute(&self, statement: &'static str);
 }
 
-/// Makes a test of each case. Its argument is a path to an `async fn() -> impl Database` that makes a fresh one.
+/// Makes a test of each case. Its argument is a path to an `async fn() -> impl Database` that makes a fresh one; the path
+/// begins with `crate::`, because each aggregate's tests are a module.
 ///
 /// The caller needs `tokio` with `macros` and `rt-multi-thread` among its dev-dependencies.
 #[macro_export]
@@ -202,5 +203,28 @@ pub fn assert_fails<T: std::fmt::Debug>(outcome: Result<T, Error>, kind: ErrorKi
     match outcome {
         Ok(value) => panic!("expected {kind:?}, got {value:?}"),
         Err(error) => assert_eq!(error.kind(), kind, "{error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_macro_names_every_case() {
+        let listed = include_str!("mod.rs");
+        for (module, source) in [
+            ("accept", include_str!("accept.rs")),
+            ("config", include_str!("config.rs")),
+            ("lanes", include_str!("lanes.rs")),
+            ("log", include_str!("log.rs")),
+            ("parked", include_str!("parked.rs")),
+            ("schema", include_str!("schema.rs")),
+            ("secrets", include_str!("secrets.rs")),
+            ("sessions", include_str!("sessions.rs")),
+        ] {
+            let names = source.lines().filter_map(|line| line.strip_prefix("pub async fn "));
+            for name in names.filter_map(|rest| rest.split('(').next()) {
+                assert!(listed.contains(&format!(" {name},")), "{module}::{name} is not in the macro");
+            }
+        }
     }
 }
