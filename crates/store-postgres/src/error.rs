@@ -116,11 +116,13 @@ fn server_kind(code: &str) -> ErrorKind {
     match code {
         // Read-only transaction: a standby, or a database that was made read-only because its disk is full.
         "25006" => ErrorKind::Unavailable,
-        // Undefined table, column or function: the schema is not ours.
-        "42P01" | "42703" | "42883" | "3F000" => ErrorKind::SchemaMismatch,
+        // No such schema.
+        "3F000" => ErrorKind::SchemaMismatch,
         _ => match code.get(..2) {
             // A row given twice, data exceptions, broken constraints, rows too large for an index.
             Some("21" | "22" | "23" | "54") => ErrorKind::Refused,
+            // Undefined table, column or function, or no privilege for it: the schema is not ours.
+            Some("42") => ErrorKind::SchemaMismatch,
             Some("XX") => ErrorKind::Corrupt,
             // Connection, resources (disk full, too many connections), operator's intervention, system errors, locks,
             // serialization, and whatever is not known.
@@ -170,6 +172,7 @@ mod tests {
             ("23514", ErrorKind::Refused),
             ("54000", ErrorKind::Refused),
             ("42P01", ErrorKind::SchemaMismatch),
+            ("42501", ErrorKind::SchemaMismatch),
             ("XX001", ErrorKind::Corrupt),
         ] {
             assert_eq!(server_kind(code), kind, "{code}");

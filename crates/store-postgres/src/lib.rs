@@ -23,11 +23,13 @@ mod accept;
 mod config;
 mod error;
 mod lane;
+mod lease;
 mod log;
 mod options;
 mod pools;
 mod row;
 mod schema;
+mod session;
 
 // The tests' harness names this crate as users do.
 #[cfg(test)]

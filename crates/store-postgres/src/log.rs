@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::PostgresStore;
 use crate::error::{Effect, corrupt};
-use crate::pools::rows;
+use crate::lease::rows;
 use crate::row::{byte, get, parse, unsigned, unsigned32};
 
 #[async_trait]

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::PostgresStore;
 use crate::error::{Effect, corrupt, store_error};
-use crate::pools::{bounded, rows};
+use crate::lease::{bounded, rows};
 use crate::row::get;
 
 static MIGRATOR: Migrator = sqlx::migrate!("../../migrations/postgres");

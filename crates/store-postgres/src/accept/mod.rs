@@ -17,7 +17,7 @@ pub(crate) use self::statement::Statement;
 use self::batch::Batch;
 use crate::PostgresStore;
 use crate::error::{Effect, corrupt};
-use crate::pools::rows;
+use crate::lease::rows;
 use crate::row::{byte, get, parse, unsigned};
 
 #[async_trait]

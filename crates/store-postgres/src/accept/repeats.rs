@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::batch::{Batch, Count, Known};
 use super::digest;
 use crate::error::{Effect, corrupt};
-use crate::pools::{Pool, rows};
+use crate::lease::rows;
+use crate::pools::Pool;
 use crate::row::get;
 
 /// The receipts that hold the keys of these events. They are committed and durable, or they would not be visible.

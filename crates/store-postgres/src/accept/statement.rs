@@ -23,7 +23,8 @@ use sqlx::{Arguments, AssertSqlSafe};
 
 use super::batch::{Batch, Placed};
 use crate::error::{Effect, corrupt, is_undone_by_others, refused, store_error};
-use crate::pools::{PgQuery, Pool, rows};
+use crate::lease::{PgQuery, rows};
+use crate::pools::Pool;
 use crate::row::{byte, get, unsigned};
 
 /// First key of the shards' advisory locks ("port"); the second is the shard.

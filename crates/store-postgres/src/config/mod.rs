@@ -16,7 +16,8 @@ use sqlx::postgres::PgRow;
 
 use crate::PostgresStore;
 use crate::error::{Effect, broken_unique, corrupt, store_error};
-use crate::pools::{PgQuery, Pool, Tx, rows};
+use crate::lease::{PgQuery, Tx, rows};
+use crate::pools::Pool;
 use crate::row::get;
 
 /// A transaction that changes configuration.
@@ -26,7 +27,7 @@ struct Change {
 
 impl Change {
     async fn begin(pool: &Pool) -> Result<Self> {
-        let mut tx = pool.begin().await?;
+        let mut tx = Tx::begin(pool).await?;
         tx.rows(sqlx::query("UPDATE config_revision SET revision = revision + 1")).await?;
         Ok(Self { tx })
     }
@@ -89,7 +90,7 @@ impl ConfigStore for PostgresStore {
     }
 
     async fn snapshot(&self) -> Result<ConfigSnapshot> {
-        let mut tx = self.pools.control.begin_snapshot().await?;
+        let mut tx = Tx::begin_snapshot(&self.pools.control).await?;
         let revision = tx.rows(sqlx::query("SELECT revision FROM config_revision")).await?;
         let tenants = tx.rows(tenants::all()).await?;
         let sources = tx.rows(sources::all()).await?;

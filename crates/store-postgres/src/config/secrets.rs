@@ -7,7 +7,8 @@ use sqlx::postgres::PgRow;
 
 use super::{Change, not_found, one, one_more, page};
 use crate::error::Effect;
-use crate::pools::{PgQuery, Pool, rows};
+use crate::lease::{PgQuery, rows};
+use crate::pools::Pool;
 use crate::row::{get, parse};
 
 /// Joins a secret to the names that lead to it.

@@ -6,7 +6,8 @@ use sqlx::postgres::PgRow;
 
 use super::{Change, not_found, one, one_more, page};
 use crate::error::Effect;
-use crate::pools::{PgQuery, Pool, rows};
+use crate::lease::{PgQuery, rows};
+use crate::pools::Pool;
 use crate::row::{get, parse};
 
 pub(super) fn read(row: &PgRow) -> Result<Tenant> {

@@ -7,7 +7,8 @@ use sqlx::postgres::PgRow;
 
 use super::{parked, sessions};
 use crate::error::corrupt;
-use crate::pools::{Pool, Tx};
+use crate::lease::Tx;
+use crate::pools::Pool;
 use crate::row::{byte, get, unsigned};
 
 pub(super) async fn claim(
@@ -18,7 +19,7 @@ pub(super) async fn claim(
     lanes: LaneCount,
 ) -> Result<Vec<ClaimedLane>> {
     sessions::fence_expired(pool, subscription).await?;
-    let mut tx = pool.begin().await?;
+    let mut tx = Tx::begin(pool).await?;
     match claim_in(&mut tx, shards, session, subscription, lanes).await {
         Ok(claimed) => tx.commit().await.map(|()| claimed),
         Err(error) => {

@@ -9,7 +9,8 @@ use sqlx::postgres::PgRow;
 
 use super::{fenced, parked};
 use crate::error::Effect;
-use crate::pools::{PgQuery, Pool, rows};
+use crate::lease::{PgQuery, Tx, rows};
+use crate::pools::Pool;
 use crate::row::{byte, get, signed};
 
 /// Appends states to the journal; at every 256th of a lane the rows that it replaced are deleted.
@@ -66,7 +67,7 @@ pub(super) async fn flush(pool: &Pool, session: SessionId, flushes: &[LaneFlush]
         return outcome(&answer).map(|(written, _)| written);
     }
 
-    let mut tx = pool.begin().await?;
+    let mut tx = Tx::begin(pool).await?;
     let answer = tx.rows(append).await?;
     let result = match outcome(&answer) {
         Ok((written, known)) => {

@@ -19,7 +19,7 @@ use portero_types::{Generation, LaneCount, LaneNo, SessionId, SubscriptionNo};
 
 use crate::PostgresStore;
 use crate::error::{Effect, corrupt};
-use crate::pools::rows;
+use crate::lease::rows;
 use crate::row::get;
 
 #[async_trait]

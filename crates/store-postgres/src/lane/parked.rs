@@ -11,7 +11,8 @@ use sqlx::postgres::{PgBindIterExt, PgRow};
 use uuid::Uuid;
 
 use crate::error::{Effect, corrupt};
-use crate::pools::{Pool, Tx, rows};
+use crate::lease::{Tx, rows};
+use crate::pools::Pool;
 use crate::row::{byte, get, signed, signed32, unsigned, unsigned32};
 
 /// Things of lanes, each with its lane.

@@ -7,7 +7,8 @@ use portero_types::{SessionId, SubscriptionNo};
 
 use super::fenced;
 use crate::error::{Effect, broken_unique, store_error};
-use crate::pools::{Pool, rows};
+use crate::lease::{Tx, rows};
+use crate::pools::Pool;
 
 /// How often opening is tried against others that open a session of the same instance.
 const TRIES: u32 = 5;
@@ -63,7 +64,7 @@ pub(super) async fn close(pool: &Pool, session: SessionId) -> Result<()> {
 
 /// Gives up lanes, which waits for flushes of them.
 pub(super) async fn release(pool: &Pool, session: SessionId, subscription: SubscriptionNo) -> Result<()> {
-    let mut tx = pool.begin().await?;
+    let mut tx = Tx::begin(pool).await?;
     // One lane after the other in the order in which flushes lock them.
     let lock = sqlx::query(
         "SELECT lane FROM lane_owners WHERE session_id = $1 AND subscription_no = $2 ORDER BY lane FOR UPDATE",
@@ -88,7 +89,7 @@ pub(super) async fn fence_expired(pool: &Pool, subscription: SubscriptionNo) -> 
 }
 
 /// Locks a live session in share mode, within a transaction.
-pub(super) async fn hold(tx: &mut crate::pools::Tx, session: SessionId) -> Result<()> {
+pub(super) async fn hold(tx: &mut Tx, session: SessionId) -> Result<()> {
     let query = sqlx::query(
         "SELECT session_id FROM replica_sessions
          WHERE session_id = $1 AND NOT fenced AND expires_at > clock_timestamp() FOR SHARE",

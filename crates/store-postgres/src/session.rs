@@ -1,0 +1,128 @@
+//! How a session is set up for its purpose, and whether it is fit for use.
+
+use std::time::Duration;
+
+use sqlx::Row;
+use sqlx::pool::PoolConnectionMetadata;
+use sqlx::postgres::PgConnection;
+
+use crate::lease::bounded;
+
+/// How long a transaction may stand idle between two of its statements before the server ends it.
+const IDLE_IN_TRANSACTION_MS: u64 = 5_000;
+/// A connection that was idle for longer is tried before it is used.
+const TRUSTED_IDLE: Duration = Duration::from_secs(1);
+/// How much longer than the server we wait for its answer: the network's share.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What a pool is for decides how its sessions are set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Accept statements.
+    Ingest,
+    /// Finding and counting repeats.
+    Repeats,
+    /// Everything else.
+    Plain,
+}
+
+impl Purpose {
+    /// Longest statement, milliseconds.
+    const fn statement_timeout_ms(self) -> u64 {
+        match self {
+            Self::Ingest | Self::Plain => 10_000,
+            Self::Repeats => 5_000,
+        }
+    }
+
+    /// How long we wait for a statement's answer: the server's own limit and the network's share.
+    pub(crate) const fn patience(self) -> Duration {
+        Duration::from_millis(self.statement_timeout_ms()).saturating_add(GRACE)
+    }
+
+    /// Longest wait for one lock, milliseconds.
+    const fn lock_timeout_ms(self) -> u64 {
+        match self {
+            Self::Ingest => 2_000,
+            Self::Repeats => 500,
+            Self::Plain => 5_000,
+        }
+    }
+
+    /// Settings beyond the common ones. Plans are fixed, so that an empty table's statistics never decide how a full one is
+    /// read. Counts of repeats may be lost in a crash, so that they need not wait for the disk; nothing else may.
+    const fn settings(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Ingest => {
+                &[("plan_cache_mode", "force_generic_plan"), ("work_mem", "32MB"), ("enable_seqscan", "off")]
+            }
+            Self::Repeats => &[
+                ("plan_cache_mode", "force_generic_plan"),
+                ("enable_seqscan", "off"),
+                ("enable_hashjoin", "off"),
+                ("enable_mergejoin", "off"),
+                ("synchronous_commit", "off"),
+            ],
+            Self::Plain => &[],
+        }
+    }
+}
+
+/// Sets a session up, independent of the defaults of server, database and role. Whether its commits wait for the disk.
+pub(crate) async fn set_up(
+    connection: &mut PgConnection,
+    purpose: Purpose,
+    search_path: &str,
+) -> sqlx::Result<bool> {
+    let statement_timeout = purpose.statement_timeout_ms().to_string();
+    let lock_timeout = purpose.lock_timeout_ms().to_string();
+    let idle_timeout = IDLE_IN_TRANSACTION_MS.to_string();
+    let mut settings = vec![
+        ("default_transaction_isolation", "read committed"),
+        ("statement_timeout", &statement_timeout),
+        ("lock_timeout", &lock_timeout),
+        ("idle_in_transaction_session_timeout", &idle_timeout),
+        // Servers from 17 on: also bounds a client that stalls in the middle of a message.
+        ("transaction_timeout", &statement_timeout),
+        ("jit", "off"),
+        // A peer that vanished must not hold a shard's lock for long.
+        ("tcp_keepalives_idle", "5"),
+        ("tcp_keepalives_interval", "2"),
+        ("tcp_keepalives_count", "3"),
+        ("tcp_user_timeout", "10000"),
+    ];
+    settings.extend_from_slice(purpose.settings());
+    if !search_path.is_empty() {
+        settings.push(("search_path", search_path));
+    }
+    let (names, values): (Vec<_>, Vec<_>) = settings.into_iter().unzip();
+    let row = sqlx::query(
+        "WITH before AS MATERIALIZED (SELECT current_setting('synchronous_commit') AS synchronous_commit)
+         SELECT before.synchronous_commit,
+                (SELECT count(set_config(s.name, s.value, false))
+                 FROM before, unnest($1::text[], $2::text[]) AS s (name, value)
+                 WHERE current_setting(s.name, true) IS NOT NULL)
+         FROM before",
+    )
+    .persistent(false)
+    .bind(names)
+    .bind(values)
+    .fetch_one(connection)
+    .await?;
+    Ok(row.try_get::<String, _>(0)? != "off")
+}
+
+/// Whether a pooled connection may be handed out. Ingest runs single statements only and is tried only after a rest;
+/// elsewhere a transaction that was left open shows in its start time, and an aborted one in the refusal to answer.
+pub(crate) async fn is_fit(
+    connection: &mut PgConnection,
+    purpose: Purpose,
+    meta: PoolConnectionMetadata,
+) -> sqlx::Result<bool> {
+    if purpose != Purpose::Plain && meta.idle_for < TRUSTED_IDLE {
+        return Ok(true);
+    }
+    // The simple protocol: in the extended one each message has a time of its own.
+    let check = sqlx::raw_sql("SELECT transaction_timestamp() = statement_timestamp()");
+    bounded(GRACE, check.fetch_one(connection)).await?.try_get(0)
+}
