@@ -51,11 +51,54 @@ impl Key {
             Algorithm::None => false,
         }
     }
+
+    /// What signatures of `message` are judged by; `None` when the key does not fit. A MAC is computed here, once,
+    /// however many signatures there are to judge.
+    pub(crate) fn judge<'a>(&'a self, algorithm: Algorithm, message: &'a [u8]) -> Option<Judge<'a>> {
+        match (algorithm, self) {
+            (Algorithm::Ed25519, Self::Ed25519(key)) => Some(Judge::Ed25519(key, message)),
+            // Digests have one length, so nothing about the secret's own length shows.
+            (Algorithm::Equal, Self::Shared(secret)) => Some(Judge::Token(sha256(secret.expose_secret()))),
+            (Algorithm::HmacSha1 | Algorithm::HmacSha256 | Algorithm::HmacSha512, Self::Shared(secret)) => {
+                Some(Judge::Mac(mac(algorithm, secret.expose_secret(), message)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Tells good signatures of one message under one key from others.
+pub(crate) enum Judge<'a> {
+    /// The MAC that it must be.
+    Mac(Vec<u8>),
+    /// The digest of the token that it must be.
+    Token(Vec<u8>),
+    /// The public key and the message.
+    Ed25519(&'a VerifyingKey, &'a [u8]),
+}
+
+impl Judge<'_> {
+    /// Whether the signature is good; compares in constant time. An empty one never is.
+    pub(crate) fn accepts(&self, signature: &SignatureBytes) -> bool {
+        match self {
+            Self::Mac(mac) => !signature.0.is_empty() && bool::from(mac.ct_eq(&signature.0)),
+            Self::Token(digest) => {
+                let same = digest.ct_eq(&sha256(&signature.0));
+                !signature.0.is_empty() && bool::from(same)
+            }
+            Self::Ed25519(key, message) => ed25519_dalek::Signature::from_slice(&signature.0)
+                .is_ok_and(|signature| key.verify_strict(message, &signature).is_ok()),
+        }
+    }
+}
+
+fn sha256(bytes: &[u8]) -> Vec<u8> {
+    Sha256::digest(bytes).to_vec()
 }
 
 /// A signature's bytes as claimed by the sender.
 ///
-/// Without `PartialEq` on purpose: [`SignatureBytes::proves`] is the only way to compare, and it takes constant time.
+/// Without `PartialEq` on purpose: [`Judge::accepts`] is the only way to compare, and it takes constant time.
 pub(crate) struct SignatureBytes(Vec<u8>);
 
 impl fmt::Debug for SignatureBytes {
@@ -68,24 +111,6 @@ impl SignatureBytes {
     /// Wraps decoded bytes.
     pub(crate) const fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
-    }
-
-    /// Whether this is the signature of `message` under `key`. Empty signatures prove nothing.
-    pub(crate) fn proves(&self, algorithm: Algorithm, key: &Key, message: &[u8]) -> bool {
-        match (algorithm, key) {
-            (Algorithm::Ed25519, Key::Ed25519(key)) => ed25519_dalek::Signature::from_slice(&self.0)
-                .is_ok_and(|signature| key.verify_strict(message, &signature).is_ok()),
-            (Algorithm::Equal, Key::Shared(secret)) => {
-                // Digests have one length, so nothing about the secret's own length shows.
-                let digest = |bytes: &[u8]| Sha256::digest(bytes);
-                let same = digest(&self.0).ct_eq(&digest(secret.expose_secret()));
-                !self.0.is_empty() && bool::from(same)
-            }
-            (Algorithm::HmacSha1 | Algorithm::HmacSha256 | Algorithm::HmacSha512, Key::Shared(secret)) => {
-                bool::from(mac(algorithm, secret.expose_secret(), message).ct_eq(&self.0))
-            }
-            _ => false,
-        }
     }
 }
 
@@ -123,6 +148,11 @@ pub(crate) fn public_key(seed: &[u8; 32]) -> [u8; 32] {
 mod tests {
     use super::*;
 
+    fn proves(signature: &[u8], algorithm: Algorithm, key: &Key, message: &[u8]) -> bool {
+        let signature = SignatureBytes::new(signature.to_vec());
+        key.judge(algorithm, message).is_some_and(|judge| judge.accepts(&signature))
+    }
+
     fn shared(bytes: &[u8]) -> Key {
         Key::Shared(Redacted::new(bytes.to_vec()))
     }
@@ -142,29 +172,27 @@ mod tests {
     #[test]
     fn a_cut_or_lengthened_mac_proves_nothing() {
         let good = mac(Algorithm::HmacSha256, b"k", b"m");
+        let verdict = |signature: &[u8]| proves(signature, Algorithm::HmacSha256, &shared(b"k"), b"m");
         for length in 0..good.len() {
-            let cut = SignatureBytes::new(good[..length].to_vec());
-            assert!(!cut.proves(Algorithm::HmacSha256, &shared(b"k"), b"m"), "{length} bytes");
+            assert!(!verdict(&good[..length]), "{length} bytes");
         }
-        let long = SignatureBytes::new([&good[..], &[0]].concat());
-        assert!(!long.proves(Algorithm::HmacSha256, &shared(b"k"), b"m"));
-        assert!(SignatureBytes::new(good).proves(Algorithm::HmacSha256, &shared(b"k"), b"m"));
+        assert!(!verdict(&[&good[..], &[0]].concat()));
+        assert!(verdict(&good));
     }
 
     #[test]
     fn a_public_key_is_never_taken_for_a_shared_secret() {
         let public = public_key(&[7; 32]);
         let key = Key::Ed25519(VerifyingKey::from_bytes(&public).expect("valid"));
-        let forged = SignatureBytes::new(mac(Algorithm::HmacSha256, &public, b"m"));
-        assert!(!key.fits(Algorithm::HmacSha256) && !forged.proves(Algorithm::HmacSha256, &key, b"m"));
-        let good = SignatureBytes::new(sign_ed25519(&[7; 32], b"m"));
-        assert!(good.proves(Algorithm::Ed25519, &key, b"m"));
+        let forged = mac(Algorithm::HmacSha256, &public, b"m");
+        assert!(!key.fits(Algorithm::HmacSha256) && !proves(&forged, Algorithm::HmacSha256, &key, b"m"));
+        assert!(proves(&sign_ed25519(&[7; 32], b"m"), Algorithm::Ed25519, &key, b"m"));
     }
 
     #[test]
     fn an_empty_token_matches_nothing_not_even_an_empty_secret() {
-        assert!(!SignatureBytes::new(Vec::new()).proves(Algorithm::Equal, &shared(b""), b""));
-        assert!(SignatureBytes::new(b"tok".to_vec()).proves(Algorithm::Equal, &shared(b"tok"), b""));
-        assert!(!SignatureBytes::new(b"toke".to_vec()).proves(Algorithm::Equal, &shared(b"tok"), b""));
+        assert!(!proves(b"", Algorithm::Equal, &shared(b""), b""));
+        assert!(proves(b"tok", Algorithm::Equal, &shared(b"tok"), b""));
+        assert!(!proves(b"toke", Algorithm::Equal, &shared(b"tok"), b""));
     }
 }

@@ -6,6 +6,9 @@
 //!
 //! This crate is pure: no IO, no clock, no randomness. It never compares signatures other than in constant time, never
 //! re-encodes what it verifies, and never puts a secret, a signature or a payload into an error or Debug output.
+//!
+
+#![doc = include_str!("../LANGUAGE.md")]
 
 mod algorithm;
 mod compile;

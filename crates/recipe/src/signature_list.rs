@@ -6,6 +6,10 @@ use crate::algorithm::{Algorithm, SignatureBytes};
 use crate::encoding::Encoding;
 use crate::{Reason, Rejection};
 
+/// Most public-key signatures of one request. Each costs a pass over the body for each key, where all MACs together cost
+/// one; a rotation needs two.
+const ED25519_MAX: usize = 4;
+
 /// The form of the text.
 #[derive(Clone, Debug)]
 pub(crate) enum List {
@@ -127,6 +131,12 @@ impl Reader {
             return Err(Rejection::new(
                 Reason::TooManySignatures,
                 format!("more than {SIGNATURES_PER_REQUEST_MAX} signatures"),
+            ));
+        }
+        if texts.iter().filter(|(algorithm, _)| *algorithm == Algorithm::Ed25519).count() > ED25519_MAX {
+            return Err(Rejection::new(
+                Reason::TooManySignatures,
+                format!("more than {ED25519_MAX} public-key signatures"),
             ));
         }
         let candidates: Vec<Candidate> = texts

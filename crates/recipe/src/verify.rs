@@ -189,13 +189,17 @@ impl Attempt<'_> {
             Some(template) => context.fill(template).map_err(|problem| problem.of_signed_part())?,
             None => (&[][..]).into(),
         };
-        let proves = |candidate: &Candidate, key: &Key| {
-            key.fits(candidate.algorithm) && candidate.signature.proves(candidate.algorithm, key, &message)
+        let proves = |key: &Key| {
+            self.proof.reader.algorithms.iter().any(|(_, algorithm)| {
+                let mut claimed =
+                    candidates.iter().filter(|candidate| candidate.algorithm == *algorithm).peekable();
+                claimed.peek().is_some()
+                    && key
+                        .judge(*algorithm, &message)
+                        .is_some_and(|judge| claimed.any(|candidate| judge.accepts(&candidate.signature)))
+            })
         };
-        let secret = self.active.iter().find(|secret| {
-            let keys = secret.keys(self.scheme_no);
-            candidates.iter().any(|candidate| keys.iter().any(|key| proves(candidate, key)))
-        });
+        let secret = self.active.iter().find(|secret| secret.keys(self.scheme_no).iter().any(proves));
         Ok(secret.map(|secret| secret.no()))
     }
 
