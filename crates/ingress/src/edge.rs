@@ -124,10 +124,11 @@ impl Edge {
         B::Error: Send,
     {
         let (head, mut body) = request.into_parts();
-        match self.admit(&head, &mut body, request_id).await {
+        let waits_for_us = head.headers.contains_key(EXPECT);
+        match self.admit(head, &mut body, request_id).await {
             Ok(answer) => answer,
             Err(refusal) => {
-                if !body.is_end_stream() && !head.headers.contains_key(EXPECT) {
+                if !body.is_end_stream() && !waits_for_us {
                     // Else a sender that is still writing would meet a reset and never read the answer.
                     self.0.tasks.spawn(body::discard(body));
                 }
@@ -142,7 +143,7 @@ impl Edge {
     /// The order of work: source, method, encoding, size; then the body; then everything else in a task of its own.
     async fn admit<B>(
         &self,
-        head: &request::Parts,
+        head: request::Parts,
         body: &mut B,
         request_id: RequestId,
     ) -> Result<Answer, Refusal>
@@ -158,7 +159,7 @@ impl Edge {
             Method::POST => {}
             // Some providers probe a URL before they save it.
             Method::HEAD => return Ok(Answer::plain("probe", StatusCode::OK)),
-            Method::GET => return process::handshake_without_body(self, &source, head),
+            Method::GET => return process::handshake_without_body(self, &source, &head),
             _ => return Err(Refusal::MethodNotAllowed(ALLOWED)),
         }
         if !is_identity(&head.headers) {
@@ -176,9 +177,7 @@ impl Edge {
         let work = Work {
             request_id,
             received_at: self.0.parts.clock.now(),
-            method: head.method.clone(),
-            query: head.uri.query().unwrap_or_default().to_owned(),
-            headers: head.headers.clone(),
+            head,
             body: received.bytes.clone(),
             source,
         };

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, request};
+use http::{HeaderMap, StatusCode, request};
 use portero_directory::{Source, Verification};
 use portero_prefilter::Hit;
 use portero_recipe::{Reason, Rejection, Reply, Request};
@@ -24,9 +24,7 @@ use crate::{event, metrics};
 pub(crate) struct Work {
     pub(crate) request_id: RequestId,
     pub(crate) received_at: Timestamp,
-    pub(crate) method: Method,
-    pub(crate) query: String,
-    pub(crate) headers: HeaderMap,
+    pub(crate) head: request::Parts,
     pub(crate) body: Bytes,
     pub(crate) source: Arc<Source>,
 }
@@ -77,13 +75,7 @@ pub(crate) fn handshake_without_body(
         return Err(Refusal::MethodNotAllowed(ALLOWED));
     }
     let headers = borrowed(&head.headers);
-    let request = Request {
-        method: head.method.as_str(),
-        query: head.uri.query().unwrap_or_default(),
-        headers: &headers,
-        body: &[],
-        public_url: source.public_url.as_deref(),
-    };
+    let request = judged_request(head, &headers, &[], source);
     let now = edge.0.parts.clock.now();
     match portero_recipe::handshake(&verification.recipe, &request, &verification.secrets, now) {
         Ok(Some(reply)) => Ok(handshake_answer(reply)),
@@ -108,17 +100,27 @@ fn borrowed(headers: &HeaderMap) -> Vec<(&str, &[u8])> {
     headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
+/// The request as recipes see it.
+fn judged_request<'a>(
+    head: &'a request::Parts,
+    headers: &'a [(&'a str, &'a [u8])],
+    body: &'a [u8],
+    source: &'a Source,
+) -> Request<'a> {
+    Request {
+        method: head.method.as_str(),
+        query: head.uri.query().unwrap_or_default(),
+        headers,
+        body,
+        public_url: source.public_url.as_deref(),
+    }
+}
+
 /// Everything that is pure: from bytes to events.
 fn judge(edge: &Edge, work: &Work, verification: &Verification) -> Result<Judged, Refusal> {
     let recipe = &*verification.recipe;
-    let headers = borrowed(&work.headers);
-    let request = Request {
-        method: work.method.as_str(),
-        query: &work.query,
-        headers: &headers,
-        body: &work.body,
-        public_url: work.source.public_url.as_deref(),
-    };
+    let headers = borrowed(&work.head.headers);
+    let request = judged_request(&work.head, &headers, &work.body, &work.source);
     let now = work.received_at;
     let reject = |rejection: Rejection| rejected(verification, &rejection);
     let secrets = &verification.secrets;
@@ -139,7 +141,7 @@ fn judge(edge: &Edge, work: &Work, verification: &Verification) -> Result<Judged
         request_id: work.request_id,
         received_at: now,
         trace_parent: (edge.0.parts.trace_parent)(),
-        headers: &work.headers,
+        headers: &work.head.headers,
         body: &work.body,
     };
     Ok(Judged::Events(event::build(&shared, extracted, edge.config(), &edge.0.parts.random)))

@@ -85,7 +85,7 @@ impl Gateway {
             accept: accept.clone(),
             prefilter,
             clock: Arc::new(clock.clone()) as Arc<dyn Clock>,
-            random: Arc::new(move || u128::from(next.fetch_add(1, Ordering::Relaxed))),
+            random: Arc::new(move || scattered(next.fetch_add(1, Ordering::Relaxed))),
             trace_parent: Arc::new(|| "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -126,6 +126,11 @@ impl Gateway {
     fn stored(&self) -> Vec<String> {
         self.store.with(|state| state.log.clone())
     }
+}
+
+/// Distinct bits all over, which ids need: they overwrite some of them with version and variant.
+fn scattered(n: u64) -> u128 {
+    u128::from(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
 }
 
 /// What came back.
