@@ -1,0 +1,234 @@
+//! `tenant`, `source`, `secret`, `subscription`, `receipt`: what can be said to the admin API.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::{ConnectArgs, OutputArgs};
+
+/// What every admin command takes.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantCommand {
+    /// Create a tenant.
+    Create {
+        /// Its id: a-z, 0-9 and '-'.
+        tenant: String,
+        /// Its name for people.
+        #[arg(long, default_value = "")]
+        display_name: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show a tenant.
+    Get {
+        /// Its id.
+        tenant: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List all tenants.
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Delete a tenant that has no sources.
+    Delete {
+        /// Its id.
+        tenant: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SourceCommand {
+    /// Create a source and print its URL path.
+    Create {
+        /// The tenant's id.
+        tenant: String,
+        /// The source's id: a-z, 0-9 and '-'.
+        source: String,
+        /// A built-in recipe, such as stripe, github, slack, shopify, adyen, standard-webhooks.
+        #[arg(long, required_unless_present = "recipe_file", conflicts_with = "recipe_file")]
+        preset: Option<String>,
+        /// A file with a custom recipe in JSON.
+        #[arg(long, value_name = "FILE")]
+        recipe_file: Option<PathBuf>,
+        /// What scopes event ids; default: the preset, or the source's id.
+        #[arg(long, default_value = "")]
+        provider: String,
+        /// The URL as configured at the provider, for providers that sign it.
+        #[arg(long, default_value = "", value_name = "URL")]
+        public_url: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show a source.
+    Get {
+        /// The tenant's id.
+        tenant: String,
+        /// The source's id.
+        source: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List a tenant's sources.
+    List {
+        /// The tenant's id.
+        tenant: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Delete a source and its secrets: its URL answers 404 from then on.
+    Delete {
+        /// The tenant's id.
+        tenant: String,
+        /// The source's id.
+        source: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SecretCommand {
+    /// Add a secret. Its value is read from a file or standard input, or generated and shown once.
+    #[command(visible_alias = "add")]
+    Create {
+        /// The tenant's id.
+        tenant: String,
+        /// The source's id.
+        source: String,
+        /// The secret's id; default: one made from the date.
+        #[arg(long, default_value = "")]
+        id: String,
+        /// File with the value as the provider shows it; '-' is standard input. Without it, a value is generated.
+        #[arg(long, value_name = "FILE")]
+        value_file: Option<PathBuf>,
+        /// Rotation: the other secrets cease to verify so long from now, such as 3days.
+        #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
+        retire_others_after: Option<Duration>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show a secret's state. Never its value.
+    Get {
+        /// The tenant's id.
+        tenant: String,
+        /// The source's id.
+        source: String,
+        /// The secret's id.
+        secret: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List a source's secrets. Never their values.
+    List {
+        /// The tenant's id.
+        tenant: String,
+        /// The source's id.
+        source: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Delete a secret: it ceases to verify within a second.
+    Delete {
+        /// The tenant's id.
+        tenant: String,
+        /// The source's id.
+        source: String,
+        /// The secret's id.
+        secret: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// Where a new subscription begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StartFrom {
+    /// With events accepted after its creation.
+    Latest,
+    /// With the oldest event kept.
+    Earliest,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SubscriptionCommand {
+    /// Create a subscription.
+    Create {
+        /// Its id: a-z, 0-9 and '-'.
+        subscription: String,
+        /// Only this tenant's events.
+        #[arg(long, default_value = "", value_name = "TENANT")]
+        tenant: String,
+        /// Only events of this source. Repeatable.
+        #[arg(long = "source", value_name = "SOURCE")]
+        sources: Vec<String>,
+        /// Only events of this type; `invoice.*` matches everything below. Repeatable.
+        #[arg(long = "event-type", value_name = "TYPE")]
+        event_types: Vec<String>,
+        /// How many streams can share it: a power of two from 4 to 256.
+        #[arg(long, default_value_t = 16)]
+        lanes: u32,
+        /// Attempts before an event becomes a dead letter.
+        #[arg(long, default_value_t = 16)]
+        attempts_max: u32,
+        /// How long a deferred event waits.
+        #[arg(long, value_parser = humantime::parse_duration, default_value = "24h", value_name = "DURATION")]
+        defer_deadline: Duration,
+        /// Where it begins.
+        #[arg(long, value_enum, default_value_t = StartFrom::Latest)]
+        from: StartFrom,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show a subscription.
+    Get {
+        /// Its id.
+        subscription: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List subscriptions.
+    List {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Delete a subscription with its progress and dead letters.
+    Delete {
+        /// Its id.
+        subscription: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List a subscription's dead letters.
+    DeadLetters {
+        /// Its id.
+        subscription: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReceiptCommand {
+    /// Show the receipt of an event: by receipt id, or by provider and event id.
+    Get {
+        /// The tenant's id.
+        tenant: String,
+        /// `rcpt_…`, or `provider/event-id`.
+        key: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}

@@ -1,0 +1,234 @@
+//! The command line: what can be said, and nothing of how it is done.
+
+mod admin;
+mod send;
+mod tail;
+mod token;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use admin::{
+    ReceiptCommand, SecretCommand, SourceCommand, StartFrom, SubscriptionCommand, TenantCommand,
+};
+pub(crate) use send::SendArgs;
+pub(crate) use tail::TailArgs;
+pub(crate) use token::{TokenArgs, TokenRole};
+
+/// Portero: a gateway for inbound webhooks that money can depend on.
+///
+/// Verifies each provider's signatures, keeps one receipt per event, and hands events to internal services over gRPC, in
+/// order per entity and with acknowledgments.
+#[derive(Debug, Parser)]
+#[command(name = "portero", version, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run everything on this machine with an embedded database: the quickest way to see Portero work.
+    Dev(DevArgs),
+    /// Run a gateway.
+    Serve(ServeArgs),
+    /// Bring the database's schema up to what this program needs.
+    Migrate(ConfigArgs),
+    /// Run the payment laboratory: nine deliveries of five orders, a naive receiver and Portero side by side.
+    Demo(DemoArgs),
+    /// Create, show, list and delete tenants.
+    #[command(subcommand)]
+    Tenant(TenantCommand),
+    /// Create, show, list and delete sources: a tenant's inbound endpoints.
+    #[command(subcommand)]
+    Source(SourceCommand),
+    /// Add, rotate, show, list and delete the secrets of a source.
+    #[command(subcommand)]
+    Secret(SecretCommand),
+    /// Create, show, list and delete subscriptions.
+    #[command(subcommand)]
+    Subscription(SubscriptionCommand),
+    /// Show what became of an event.
+    #[command(subcommand)]
+    Receipt(ReceiptCommand),
+    /// Sign a sample or a file as a provider would, and post it.
+    Send(SendArgs),
+    /// Follow a subscription: print each event and acknowledge it.
+    Tail(TailArgs),
+    /// Mint a token with the local issuer's key.
+    Token(TokenArgs),
+    /// Make and look after the keyring that encrypts secrets.
+    #[command(subcommand)]
+    Keyring(KeyringCommand),
+    /// Show and check settings.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print the completion script of a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `portero dev`.
+#[derive(Debug, Args)]
+pub(crate) struct DevArgs {
+    /// Folder of the database, the keyring and the demo secrets.
+    #[arg(long, default_value = "./.portero", value_name = "FOLDER")]
+    pub(crate) data: PathBuf,
+    /// Port for webhooks (on 127.0.0.1); 0 takes a free one.
+    #[arg(long, default_value_t = 8080, value_name = "PORT")]
+    pub(crate) edge_port: u16,
+    /// Port for gRPC (on 127.0.0.1); 0 takes a free one.
+    #[arg(long, default_value_t = 50_051, value_name = "PORT")]
+    pub(crate) grpc_port: u16,
+    /// Port for probes and metrics (on 127.0.0.1); 0 takes a free one.
+    #[arg(long, default_value_t = 9090, value_name = "PORT")]
+    pub(crate) management_port: u16,
+    /// Log level or directives.
+    #[arg(long, default_value = "info", value_name = "LEVEL")]
+    pub(crate) log_level: String,
+    /// Send traces there: OTLP over gRPC.
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
+}
+
+/// Where settings come from.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// File with settings; see `portero config default`.
+    #[arg(long, short, env = "PORTERO_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// One setting, such as `edge.listen=127.0.0.1:8080`; wins over file and environment. Repeatable.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// `portero serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Migrate the schema first. For small installations; others run `portero migrate` as a step of its own.
+    #[arg(long)]
+    pub(crate) migrate: bool,
+}
+
+/// `portero demo`.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    /// Show the gateway's log lines too.
+    #[arg(long)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyringCommand {
+    /// Make a keyring with one fresh key. Refuses to overwrite.
+    Generate {
+        /// The file to make.
+        path: PathBuf,
+    },
+    /// Add a fresh key and make it the active one. Values sealed before stay readable.
+    Rotate {
+        /// The keyring file.
+        path: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the commented default file.
+    Default,
+    /// Say everything that is wrong with the settings, or that nothing is. Connects to nothing.
+    Check(ConfigArgs),
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// Form of the output.
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}
+
+/// Form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people.
+    Text,
+    /// One JSON value a line.
+    Json,
+}
+
+/// How to reach a gateway's gRPC port.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConnectArgs {
+    /// The gateway's gRPC address.
+    #[arg(long, env = "PORTERO_ENDPOINT", default_value = "http://127.0.0.1:50051", value_name = "URL")]
+    pub(crate) endpoint: String,
+    /// A token. Prefer `--token-file`: arguments are visible to other users of this machine.
+    #[arg(long, env = "PORTERO_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// File that holds a token. Without either, the token that `portero dev` left in ./.portero is used.
+    #[arg(long, env = "PORTERO_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_the_documentation_says_is_understood() {
+        for line in [
+            "portero token --role admin --key issuer.json --create-key",
+            "portero token --jwks",
+            "portero tenant create acme --display-name Acme",
+            "portero source create acme stripe --preset stripe",
+            "portero source create acme own --recipe-file recipe.json --output json",
+            "portero secret create acme stripe --value-file -",
+            "portero secret add acme stripe --retire-others-after 3days",
+            "portero subscription create billing --tenant acme --event-type invoice.* --from earliest",
+            "portero subscription dead-letters billing -o json",
+            "portero receipt get acme stripe/evt_1 --endpoint http://gateway:50051 --token-file t",
+            "portero send stripe -n 5",
+            "portero send github --ago 10m --curl",
+            "portero tail demo -n 3 --output json --body",
+            "portero keyring rotate keyring.json",
+            "portero config check --config portero.toml --set edge.listen=127.0.0.1:1",
+            "portero completions bash",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err().map(|error| error.kind()));
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_at_once() {
+        for line in [
+            "portero token",
+            "portero source create acme own",
+            "portero source create acme own --preset stripe --recipe-file recipe.json",
+            "portero send stripe -n 0",
+            "portero send stripe --curl -n 2",
+            "portero tail demo -n 0",
+            "portero secret create acme stripe --retire-others-after soon",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

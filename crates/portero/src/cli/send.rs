@@ -1,0 +1,49 @@
+//! `portero send`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::OutputArgs;
+
+/// Sign a sample or a file as a provider would, and post it.
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    /// The recipe: stripe, github, slack, shopify, adyen, standard-webhooks or custom; or the id of a source of `portero dev`.
+    pub(crate) preset: String,
+    /// The source's URL. Without it, `portero dev`'s source of that preset is used.
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// File with the secret. Without it, `portero dev`'s secret of that preset is used.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// A custom recipe in JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) recipe_file: Option<PathBuf>,
+    /// The body; '-' is standard input. Without it, a sample is sent.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) body: Option<PathBuf>,
+    /// The event's id; default: a fresh one.
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+    /// The sample's entity: events with the same one arrive in order.
+    #[arg(long, conflicts_with = "body")]
+    pub(crate) entity: Option<String>,
+    /// The event's type, where the provider sends it in a header; default: the sample's.
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) event_type: Option<String>,
+    /// Send the very same request so many times; above 20, text output sums the answers up.
+    #[arg(long, short = 'n', default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) count: u32,
+    /// Sign as if it were so long ago, such as 10m: to see a stale request refused.
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub(crate) ago: Option<std::time::Duration>,
+    /// Print the signed request as a curl command instead of sending it.
+    #[arg(long, conflicts_with = "count")]
+    pub(crate) curl: bool,
+    /// Folder of `portero dev`'s data.
+    #[arg(long, default_value = "./.portero", value_name = "FOLDER")]
+    pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

@@ -1,0 +1,9 @@
+//! Commands over the admin API: each calls it, and shows the answer.
+
+mod list;
+mod name;
+pub(crate) mod receipt;
+pub(crate) mod secret;
+pub(crate) mod source;
+pub(crate) mod subscription;
+pub(crate) mod tenant;

@@ -1,0 +1,243 @@
+//! The way to a gateway's gRPC port: endpoint, token, and its errors in words for people.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use portero_client::{Admin, Client, ClientConfig, Error, Token};
+use tonic::{Code, Response, Status};
+
+use super::exit::{Failure, Kind};
+use super::present::clean;
+use crate::cli::ConnectArgs;
+use crate::local_issuer;
+
+/// How long an admin call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a token is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Managing.
+    Admin,
+    /// Receiving events.
+    Consume,
+}
+
+impl Purpose {
+    /// The token that `portero dev` leaves for it.
+    fn dev_token(self) -> PathBuf {
+        Path::new(local_issuer::DEV_FOLDER).join(match self {
+            Self::Admin => local_issuer::ADMIN_TOKEN_FILE,
+            Self::Consume => local_issuer::CONSUMER_TOKEN_FILE,
+        })
+    }
+}
+
+/// A client for that purpose. Connects with its first call.
+pub(crate) async fn client(args: &ConnectArgs, purpose: Purpose) -> anyhow::Result<Client> {
+    let mut config = ClientConfig::new(&args.endpoint);
+    config.token = token(args, &purpose.dev_token())?;
+    let origin = origin(&args.endpoint);
+    Ok(Client::connect(config).await.map_err(|error| of_client(&error, &origin))?)
+}
+
+fn token(args: &ConnectArgs, dev_token: &Path) -> Result<Token, Failure> {
+    match (&args.token, &args.token_file) {
+        (Some(_), Some(_)) => Err(Failure::usage(
+            "give one of --token (or PORTERO_TOKEN) and --token-file (or PORTERO_TOKEN_FILE), not both",
+        )),
+        (Some(token), None) => Ok(Token::fixed(token.clone())),
+        (None, Some(file)) if file.is_file() => Ok(Token::file(file)),
+        (None, Some(file)) => {
+            Err(Failure::usage(format!("there is no token in {}: no such file", file.display())))
+        }
+        (None, None) if dev_token.is_file() => Ok(Token::file(dev_token)),
+        (None, None) => Err(Failure::new(
+            Kind::NoPermission,
+            format!(
+                "no token: give --token-file FILE (or PORTERO_TOKEN_FILE), mint one with `portero token`, or run this in \
+                 the folder where `portero dev` runs, which leaves one in {}",
+                dev_token.display()
+            ),
+        )),
+    }
+}
+
+/// Scheme, host and port of a URL: what may be shown of it.
+pub(crate) fn origin(url: &str) -> String {
+    let parsed = url::Url::parse(url).ok();
+    let shown = parsed.as_ref().and_then(|url| {
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        Some(format!("{}://{}{port}", url.scheme(), url.host_str()?))
+    });
+    shown.unwrap_or_else(|| "the given address".to_owned())
+}
+
+/// The admin API of one gateway.
+pub(crate) struct AdminApi {
+    admin: Admin,
+    origin: String,
+}
+
+impl AdminApi {
+    /// Finds the token; connects with the first call.
+    pub(crate) async fn open(args: &ConnectArgs) -> anyhow::Result<Self> {
+        let client = client(args, Purpose::Admin).await?;
+        Ok(Self { admin: client.admin(), origin: origin(&args.endpoint) })
+    }
+
+    /// The client whose calls [`Self::ask`] takes.
+    pub(crate) fn calls(&self) -> Admin {
+        self.admin.clone()
+    }
+
+    /// Waits for the answer to a call, for at most half a minute.
+    pub(crate) async fn ask<T>(
+        &self,
+        call: impl Future<Output = Result<Response<T>, Status>>,
+    ) -> Result<T, Failure> {
+        match tokio::time::timeout(CALL_TIMEOUT, call).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(of_status(&status, &self.origin)),
+            Err(_) => Err(of_code(Code::DeadlineExceeded, "", false, &self.origin)),
+        }
+    }
+}
+
+/// A gateway's refusal in words.
+pub(crate) fn of_status(status: &Status, origin: &str) -> Failure {
+    // A status that our side of the connection made has a cause below it, and that one's text is not for people.
+    let is_ours = std::error::Error::source(status).is_some();
+    of_code(status.code(), status.message(), is_ours, origin)
+}
+
+/// An error of the client library in words.
+pub(crate) fn of_client(error: &Error, origin: &str) -> Failure {
+    match error {
+        Error::Config { field: "endpoint", rule } => {
+            Failure::usage(format!("--endpoint (or PORTERO_ENDPOINT) must be {rule}"))
+        }
+        Error::Config { field, rule } => Failure::usage(format!("{field} must be {rule}")),
+        Error::Token(reason) => Failure::new(Kind::NoPermission, format!("no token to send: {reason}")),
+        Error::Connect(_) => of_code(Code::Unavailable, "", true, origin),
+        Error::Status { code, message } => of_code(*code, message, false, origin),
+        Error::Silent | Error::Closed => {
+            Failure::unavailable(format!("the connection to {origin} broke: {error}"))
+        }
+        _ => Failure::failed(format!("{origin}: {error}")),
+    }
+}
+
+/// The one table from gRPC codes to failures. `is_ours`: the code comes from our side of the connection.
+fn of_code(code: Code, message: &str, is_ours: bool, origin: &str) -> Failure {
+    let message = if message.is_empty() { Cow::Borrowed("it gave no reason") } else { clean(message) };
+    match code {
+        Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled if is_ours => {
+            Failure::unavailable(format!(
+                "no gateway answers at {origin}: is it running? --endpoint (or PORTERO_ENDPOINT) says where to look"
+            ))
+        }
+        Code::InvalidArgument | Code::OutOfRange => Failure::usage(format!("refused: {message}")),
+        Code::NotFound => Failure::new(Kind::NotFound, message),
+        Code::AlreadyExists | Code::FailedPrecondition => Failure::failed(message),
+        Code::Unauthenticated => {
+            Failure::new(Kind::NoPermission, format!("the gateway does not accept the token: {message}"))
+        }
+        Code::PermissionDenied => {
+            Failure::new(Kind::NoPermission, format!("the token does not allow this: {message}"))
+        }
+        Code::Unavailable | Code::Aborted | Code::ResourceExhausted | Code::Cancelled => {
+            Failure::unavailable(format!("the gateway at {origin} cannot help now: {message}"))
+        }
+        Code::DeadlineExceeded => {
+            Failure::unavailable(format!("the gateway at {origin} did not answer in time"))
+        }
+        Code::Unimplemented => Failure::failed(format!(
+            "{origin} does not serve this: a gateway needs the role \"admin\" for management and \"stream\" for events"
+        )),
+        Code::Ok | Code::Unknown | Code::Internal | Code::DataLoss => {
+            Failure::failed(format!("the gateway at {origin} failed: {message}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORIGIN: &str = "http://127.0.0.1:50051";
+
+    fn args(token: Option<&str>, token_file: Option<&Path>) -> ConnectArgs {
+        ConnectArgs {
+            endpoint: ORIGIN.to_owned(),
+            token: token.map(str::to_owned),
+            token_file: token_file.map(Path::to_owned),
+        }
+    }
+
+    #[test]
+    fn each_refusal_has_its_exit_code_and_says_what_is_wrong() {
+        let cases = [
+            (Code::InvalidArgument, Kind::Usage),
+            (Code::NotFound, Kind::NotFound),
+            (Code::AlreadyExists, Kind::Failed),
+            (Code::FailedPrecondition, Kind::Failed),
+            (Code::Unauthenticated, Kind::NoPermission),
+            (Code::PermissionDenied, Kind::NoPermission),
+            (Code::Unavailable, Kind::Unavailable),
+            (Code::Internal, Kind::Failed),
+        ];
+        for (code, kind) in cases {
+            let failure = of_status(&Status::new(code, "tenants/acme\u{1b} is odd"), ORIGIN);
+            assert_eq!(failure.kind, kind, "{code:?}");
+            let text = failure.to_string();
+            assert!(text.contains("tenants/acme\\u{1b} is odd"), "{text}");
+            assert!(!text.contains("Status") && !text.contains("status:"), "{text}");
+        }
+        assert_eq!(of_status(&Status::deadline_exceeded(""), ORIGIN).kind, Kind::Unavailable);
+    }
+
+    #[test]
+    fn a_gateway_that_is_not_there_is_told_by_its_address() {
+        let cause = std::io::Error::other("tcp connect error: os error 111");
+        let failure = of_status(&Status::from_error(Box::new(cause)), ORIGIN);
+        assert_eq!(failure.kind, Kind::Unavailable);
+        assert!(failure.to_string().contains(ORIGIN), "{failure}");
+        assert!(!failure.to_string().contains("os error"), "{failure}");
+    }
+
+    #[test]
+    fn only_the_origin_of_a_url_is_shown() {
+        assert_eq!(origin("https://user:hush@gateway:1/in/hush?hush"), "https://gateway:1");
+        assert_eq!(origin("hush"), "the given address");
+    }
+
+    #[tokio::test]
+    async fn a_token_is_taken_from_the_flag_the_file_or_the_dev_folder() {
+        let folder = tempfile::tempdir().expect("folder");
+        let file = folder.path().join("token");
+        std::fs::write(&file, "t").expect("written");
+        let shown = |args: ConnectArgs, dev: &Path| token(&args, dev).map(|token| format!("{token:?}"));
+        let nowhere = Path::new("/nonexistent/token");
+        assert_eq!(shown(args(Some("hush"), None), nowhere), Ok("Token(fixed)".to_owned()));
+        assert_eq!(shown(args(None, Some(&file)), nowhere), Ok("Token(file)".to_owned()));
+        assert_eq!(shown(args(None, None), &file), Ok("Token(file)".to_owned()));
+        let both = shown(args(Some("hush"), Some(&file)), nowhere).expect_err("both");
+        assert_eq!(both.kind, Kind::Usage);
+        assert!(!both.to_string().contains("hush"));
+        assert_eq!(shown(args(None, None), nowhere).expect_err("none").kind, Kind::NoPermission);
+        assert!(
+            shown(args(None, Some(nowhere)), &file).expect_err("gone").to_string().contains("/nonexistent")
+        );
+    }
+
+    #[tokio::test]
+    async fn a_bad_endpoint_names_the_flag() {
+        let mut args = args(Some("t"), None);
+        args.endpoint = "127.0.0.1:50051".to_owned();
+        let error = client(&args, Purpose::Admin).await.expect_err("no scheme").to_string();
+        assert!(error.starts_with("--endpoint"), "{error}");
+    }
+}

@@ -1,0 +1,171 @@
+//! Where to send to, and with which recipe and secret: from the arguments, or from what `portero dev` left.
+
+use std::sync::Arc;
+
+use portero_recipe::{RECIPE_BYTES_MAX, Recipe};
+use portero_types::Redacted;
+use url::Url;
+
+use crate::cli::SendArgs;
+use crate::commands::exit::Failure;
+use crate::commands::input;
+use crate::dev_file::{DevFile, DevSource};
+
+/// A source as its provider sees it.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// Where requests go. Its path is confidential.
+    pub(super) url: Url,
+    /// What they are signed with.
+    pub(super) secret: Redacted<String>,
+    /// How they are signed.
+    pub(super) recipe: Arc<Recipe>,
+    /// Which sample fits.
+    pub(super) preset: String,
+}
+
+/// Puts the arguments and `dev.json` together. `dev.json` is read only when the arguments leave something open.
+pub(super) fn resolve(args: &SendArgs) -> anyhow::Result<Target> {
+    let dev = if args.url.is_none() || args.secret_file.is_none() { Some(dev_source(args)?) } else { None };
+    let dev_source = dev.as_ref().map(|(_, source)| source);
+    let (recipe, preset) = recipe(args, dev_source)?;
+    let url = match (&args.url, &dev) {
+        (Some(url), _) => url.clone(),
+        (None, Some((edge_url, source))) => {
+            format!("{}{}", edge_url.trim_end_matches('/'), source.ingest_path)
+        }
+        (None, None) => String::new(),
+    };
+    let secret = match (&args.secret_file, dev_source) {
+        (Some(file), _) => input::secret(file)?,
+        (None, Some(source)) => Redacted::new(source.secret.clone()),
+        (None, None) => Redacted::new(String::new()),
+    };
+    Ok(Target { url: parse(&url)?, secret, recipe, preset })
+}
+
+fn dev_source(args: &SendArgs) -> anyhow::Result<(String, DevSource)> {
+    let place = args.data.display();
+    let file = DevFile::read(&args.data)?.ok_or_else(|| {
+        Failure::usage(format!(
+            "nothing is known of a gateway: {place}/dev.json is missing. Start `portero dev`, or give --url and --secret-file"
+        ))
+    })?;
+    let source = file.source(&args.preset).cloned().ok_or_else(|| {
+        let known: Vec<&str> = file.sources.iter().map(|source| source.source.as_str()).collect();
+        Failure::usage(format!(
+            "`portero dev` has no source for {:?}; it has {}. For another gateway give --url and --secret-file",
+            args.preset,
+            known.join(", ")
+        ))
+    })?;
+    Ok((file.edge_url, source))
+}
+
+/// The recipe, and the name of the preset whose sample fits it.
+fn recipe(args: &SendArgs, dev: Option<&DevSource>) -> Result<(Arc<Recipe>, String), Failure> {
+    if let Some(file) = &args.recipe_file {
+        let text = input::text(file, RECIPE_BYTES_MAX, "the recipe")?;
+        let recipe = Recipe::from_json(&text)
+            .map_err(|error| Failure::usage(format!("{} is not a recipe: {error}", file.display())))?;
+        return Ok((Arc::new(recipe), args.preset.clone()));
+    }
+    if let Some(DevSource { recipe: Some(text), preset, .. }) = dev {
+        let recipe = Recipe::from_json(text).map_err(|error| {
+            Failure::usage(format!("dev.json holds a recipe that cannot be used: {error}"))
+        })?;
+        return Ok((Arc::new(recipe), preset.clone()));
+    }
+    let preset = dev.map_or(args.preset.as_str(), |source| source.preset.as_str());
+    let recipe = Recipe::preset(preset).ok_or_else(|| {
+        let known: Vec<&str> = Recipe::presets().map(|preset| preset.name).collect();
+        Failure::usage(format!(
+            "there is no preset {preset:?}; there are {}. A recipe of your own goes into --recipe-file",
+            known.join(", ")
+        ))
+    })?;
+    Ok((recipe, preset.to_owned()))
+}
+
+fn parse(url: &str) -> Result<Url, Failure> {
+    Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).ok_or_else(
+        || Failure::usage("--url must be an http or https URL, such as https://hooks.example.com/in/…"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn args(line: &str, data: &Path) -> SendArgs {
+        let data = data.display().to_string();
+        let words = ["portero", "send"].into_iter().chain(line.split_whitespace()).chain(["--data", &data]);
+        match Cli::try_parse_from(words).expect("understood").command {
+            Command::Send(args) => args,
+            _ => panic!("send"),
+        }
+    }
+
+    fn dev_folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("folder");
+        let source = |id: &str, preset: &str| DevSource {
+            source: id.to_owned(),
+            preset: preset.to_owned(),
+            ingest_path: format!("/in/{id}"),
+            secret: format!("whsec_of_{id}_hush"),
+            recipe: None,
+        };
+        let file = DevFile {
+            edge_url: "http://127.0.0.1:8080".to_owned(),
+            grpc_url: String::new(),
+            tenant: "demo".to_owned(),
+            subscription: "demo".to_owned(),
+            sources: vec![source("stripe", "stripe"), source("code", "github")],
+        };
+        file.write(folder.path()).expect("written");
+        folder
+    }
+
+    fn refusal(line: &str, data: &Path) -> String {
+        resolve(&args(line, data)).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn dev_knows_url_and_secret_by_source_and_by_preset() {
+        let folder = dev_folder();
+        for (name, preset, path) in [
+            ("stripe", "stripe", "/in/stripe"),
+            ("code", "github", "/in/code"),
+            ("github", "github", "/in/code"),
+        ] {
+            let target = resolve(&args(name, folder.path())).expect("known");
+            assert_eq!((target.preset.as_str(), target.url.path()), (preset, path));
+        }
+    }
+
+    #[test]
+    fn with_url_and_secret_no_dev_folder_is_needed() {
+        let secret = tempfile::NamedTempFile::new().expect("file");
+        std::fs::write(secret.path(), "0123456789abcdef\n").expect("written");
+        let line =
+            format!("github --url https://hooks.example.com/in/1 --secret-file {}", secret.path().display());
+        let target = resolve(&args(&line, Path::new("/nonexistent"))).expect("complete");
+        assert_eq!(target.secret.expose_secret(), "0123456789abcdef");
+        assert!(!format!("{target:?}").contains("0123456789abcdef"));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_with_what_to_do() {
+        let folder = dev_folder();
+        assert!(refusal("stripe", Path::new("/nonexistent")).contains("portero dev"));
+        assert!(refusal("shopify", folder.path()).contains("stripe, code"));
+        assert!(refusal("stripe --url ftp://x/y", folder.path()).contains("--url"));
+        let missing = refusal("stripe --secret-file /nonexistent/secret", folder.path());
+        assert!(missing.contains("/nonexistent/secret"), "{missing}");
+    }
+}

@@ -1,0 +1,110 @@
+//! Where settings come from: one file, environment variables, flags.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::reader::Problem;
+
+const PREFIX: &str = "PORTERO__";
+
+/// The texts that settings are read from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources {
+    file: Option<(PathBuf, Result<String, String>)>,
+    environment: BTreeMap<String, String>,
+    flags: Vec<(String, String)>,
+}
+
+impl Sources {
+    /// The process's environment and, when named, a file.
+    #[expect(clippy::disallowed_methods, reason = "this is the configuration loader")]
+    pub(crate) fn from_process(file: Option<&Path>) -> Self {
+        let file = file.map(|path| {
+            let text = std::fs::read_to_string(path).map_err(|error| error.kind().to_string());
+            (path.to_owned(), text)
+        });
+        let environment =
+            std::env::vars().filter(|(name, _)| name == "HOSTNAME" || name.starts_with(PREFIX)).collect();
+        Self { file, environment, flags: Vec::new() }
+    }
+
+    /// Adds a flag of the form `section.key=value`.
+    pub(crate) fn set(&mut self, flag: &str) -> Result<(), String> {
+        let (key, value) =
+            flag.split_once('=').ok_or_else(|| "--set wants the form section.key=value".to_owned())?;
+        self.flags.push((key.trim().to_owned(), value.to_owned()));
+        Ok(())
+    }
+
+    /// The name of this host, as far as the environment tells.
+    pub(super) fn host_name(&self) -> String {
+        self.environment
+            .get("HOSTNAME")
+            .filter(|name| !name.is_empty())
+            .map_or("portero", String::as_str)
+            .to_owned()
+    }
+
+    /// All settings in one table, the later source winning.
+    pub(super) fn merge(&self) -> (Table, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let mut table = self.read_file(&mut problems);
+        for (name, value) in &self.environment {
+            if let Some(key) = name.strip_prefix(PREFIX) {
+                let path: Vec<String> = key.split("__").map(str::to_ascii_lowercase).collect();
+                insert(&mut table, &path, value, name, &mut problems);
+            }
+        }
+        for (key, value) in &self.flags {
+            let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+            insert(&mut table, &path, value, key, &mut problems);
+        }
+        (table, problems)
+    }
+
+    fn read_file(&self, problems: &mut Vec<Problem>) -> Table {
+        let Some((path, text)) = &self.file else { return Table::new() };
+        let place = path.display().to_string();
+        match text {
+            Err(reason) => problems.push(Problem::new(place, format!("cannot be read: {reason}"))),
+            Ok(text) => match text.parse::<Table>() {
+                Ok(table) => return table,
+                Err(error) => {
+                    let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+                    let reason = format!("line {line} is not TOML: {}", error.message());
+                    problems.push(Problem::new(place, reason));
+                }
+            },
+        }
+        Table::new()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(file: &str, environment: &[(&str, &str)]) -> Self {
+        Self {
+            file: Some((PathBuf::from("portero.toml"), Ok(file.to_owned()))),
+            environment: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            flags: Vec::new(),
+        }
+    }
+}
+
+fn insert(table: &mut Table, path: &[String], value: &str, place: &str, problems: &mut Vec<Problem>) {
+    match path {
+        [] => {}
+        [key] => {
+            table.insert(key.clone(), Value::String(value.to_owned()));
+        }
+        [section, rest @ ..] => {
+            let entry = table.entry(section.clone()).or_insert_with(|| Value::Table(Table::new()));
+            match entry.as_table_mut() {
+                Some(inner) => insert(inner, rest, value, place, problems),
+                None => {
+                    problems.push(Problem::new(place, "names a key below something that is not a section"))
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! One gateway process, put together from its parts: started, watched, drained.
+
+mod callers;
+mod management;
+mod store;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use portero_api::{Api, ApiConfig, Services};
+use portero_auth::Verifier;
+use portero_directory::{Directory, DirectoryConfig};
+use portero_dispatcher::{Dispatcher, DispatcherConfig, TraceHook};
+use portero_ingress::accept::{AcceptConfig, AcceptHandle};
+use portero_ingress::{Edge, EdgeConfig, Parts};
+use portero_keyring::{KeyId, Keyring};
+use portero_prefilter::{Layered, Local, LocalConfig, Prefilter, Redis, RedisConfig};
+use portero_store::DynStore;
+use portero_types::{Clock as _, SessionId};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::SystemClock;
+use crate::config::{Config, KeyringSection, Role};
+use crate::entropy;
+use crate::telemetry;
+
+pub(crate) use management::Health;
+pub(crate) use store::{Opened, read_secret_file, require_current};
+
+/// Where a running gateway listens; a part that it does not run has no address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    pub(crate) edge: Option<SocketAddr>,
+    pub(crate) grpc: Option<SocketAddr>,
+    pub(crate) management: SocketAddr,
+}
+
+/// A running gateway.
+pub(crate) struct Gateway {
+    pub(crate) addresses: Addresses,
+    config: Config,
+    clock: SystemClock,
+    opened: Opened,
+    health: Arc<Health>,
+    dispatcher: Dispatcher,
+    accept: AcceptHandle,
+    tasks: TaskTracker,
+    /// Stops taking webhooks.
+    close_edge: CancellationToken,
+    /// Stops serving gRPC.
+    close_grpc: CancellationToken,
+    /// Stops everything that runs beside.
+    close_rest: CancellationToken,
+}
+
+impl Gateway {
+    /// Starts a gateway on a database whose schema fits.
+    pub(crate) async fn start(config: Config, opened: Opened, clock: SystemClock) -> anyhow::Result<Self> {
+        let store = opened.store();
+        require_current(&store).await?;
+        let keyring = Arc::new(keyring(&config)?);
+        let verifier = callers::verifier(&config.auth)?;
+        let metrics = metrics()?;
+        let (tasks, close_rest) = (TaskTracker::new(), CancellationToken::new());
+        let (directory, follower) =
+            Directory::open(config_store(&opened), Arc::clone(&keyring), DirectoryConfig::default())
+                .await
+                .context("the configuration cannot be loaded")?;
+        tasks.spawn(follower.run(close_rest.clone()));
+        let dispatcher = dispatcher(&config, &store, &directory, &clock).await?;
+        let prefilter = prefilter(&config, &clock)?;
+        follow_prefilter(&tasks, &close_rest, Arc::clone(&prefilter), store.clone());
+        let accept = accept(&opened, Arc::clone(&prefilter), &dispatcher).await?;
+        let health = Health::new(Some(dispatcher.clone()));
+        tasks.spawn(Arc::clone(&health).watch(store.clone(), close_rest.clone()));
+        let management = bind(config.management.listen).await?;
+        let mut addresses = Addresses { edge: None, grpc: None, management: management.local_addr()? };
+        tasks.spawn(management::serve(management, Arc::clone(&health), metrics, close_rest.clone()));
+        let mut gateway = Self {
+            addresses,
+            config,
+            clock,
+            opened,
+            health,
+            dispatcher,
+            accept,
+            tasks,
+            close_edge: CancellationToken::new(),
+            close_grpc: CancellationToken::new(),
+            close_rest,
+        };
+        addresses.edge = gateway.start_edge(&directory, prefilter).await?;
+        addresses.grpc = gateway.start_grpc(store, directory, keyring, verifier).await?;
+        gateway.addresses = addresses;
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            edge.listen = addresses.edge.map(tracing::field::display),
+            grpc.listen = addresses.grpc.map(tracing::field::display),
+            management.listen = %addresses.management,
+            "the gateway is serving"
+        );
+        Ok(gateway)
+    }
+
+    async fn start_edge(
+        &self,
+        directory: &Directory,
+        prefilter: Arc<Layered>,
+    ) -> anyhow::Result<Option<SocketAddr>> {
+        if !self.config.has(Role::Edge) {
+            return Ok(None);
+        }
+        let section = &self.config.edge;
+        let settings = EdgeConfig {
+            connections_max: usize::try_from(section.connections_max).unwrap_or(usize::MAX),
+            header_timeout: section.header_timeout,
+            body_timeout: section.body_timeout,
+            body_bytes_max: section.body_max.0,
+            body_bytes_in_flight_max: section.inflight_max.0,
+            deadline: section.commit_timeout,
+            receipt_retention: section.dedup_retention,
+            close_timeout: self.config.shutdown.drain_timeout,
+            ..EdgeConfig::default()
+        };
+        let parts = Parts {
+            directory: directory.clone(),
+            accept: self.accept.clone(),
+            prefilter: prefilter as Arc<dyn Prefilter>,
+            clock: Arc::new(self.clock.clone()),
+            random: Arc::new(entropy::random_u128),
+            trace_parent: Arc::new(telemetry::current_trace_parent),
+        };
+        let listener = bind(section.listen).await?;
+        let address = listener.local_addr()?;
+        let edge = Edge::new(settings, parts);
+        self.tasks.spawn(portero_ingress::serve(listener, edge, self.close_edge.clone()));
+        Ok(Some(address))
+    }
+
+    async fn start_grpc(
+        &self,
+        store: DynStore,
+        directory: Directory,
+        keyring: Arc<Keyring>,
+        verifier: Arc<Verifier>,
+    ) -> anyhow::Result<Option<SocketAddr>> {
+        let services =
+            Services { subscriber: self.config.has(Role::Stream), admin: self.config.has(Role::Admin) };
+        if !services.subscriber && !services.admin {
+            return Ok(None);
+        }
+        let clock = Arc::new(self.clock.clone());
+        verifier.refresh_due(clock.now()).await;
+        let (keys, stop) = (Arc::clone(&verifier).run(clock.clone()), self.close_rest.clone());
+        self.tasks.spawn(async move { stop.run_until_cancelled(keys).await });
+        let listener = bind(self.config.grpc.listen).await?;
+        let address = listener.local_addr()?;
+        let api = Api::new(ApiConfig {
+            store,
+            directory,
+            dispatcher: self.dispatcher.clone(),
+            keyring: Some(keyring),
+            verifier,
+            clock,
+            entropy: Arc::new(entropy::random),
+            services,
+        });
+        let serving = api.serve(listener, self.close_grpc.clone());
+        self.tasks.spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "the gRPC port failed");
+            }
+        });
+        Ok(Some(address))
+    }
+
+    /// Resolves when this gateway cannot go on by itself.
+    pub(crate) async fn failed(&self) -> anyhow::Error {
+        self.dispatcher.fenced().await;
+        anyhow::anyhow!(
+            "another gateway with the instance id {:?} took over; give each process an instance_id of its own",
+            self.config.instance_id
+        )
+    }
+
+    /// Drains and stops: nothing that was promised is lost, nothing is counted against consumers.
+    ///
+    /// Readiness goes off first, while everything still works; then the edge finishes what it has begun, consumers are
+    /// asked to settle and reconnect, progress is written, and the session is given up last.
+    pub(crate) async fn stop(self) {
+        let shutdown = &self.config.shutdown;
+        self.health.drain();
+        tracing::info!("draining: this gateway is shutting down");
+        tokio::time::sleep(shutdown.drain_delay).await;
+        self.close_edge.cancel();
+        let deadline = self.clock.now().plus(shutdown.drain_timeout);
+        if tokio::time::timeout(shutdown.drain_timeout, self.dispatcher.drain(deadline)).await.is_err() {
+            tracing::warn!("some consumers did not leave in time; what they have is released");
+        }
+        self.accept.drain().await;
+        self.dispatcher.stop(Duration::from_secs(5)).await;
+        self.close_grpc.cancel();
+        self.close_rest.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(Duration::from_secs(5), self.tasks.wait()).await.is_err() {
+            tracing::warn!("some connections did not close in time");
+        }
+        self.opened.close().await;
+        tracing::info!("the gateway has stopped");
+    }
+}
+
+fn config_store(opened: &Opened) -> Arc<dyn portero_store::ConfigStore> {
+    match opened {
+        Opened::Sqlite(store) => Arc::new(store.clone()),
+        Opened::Postgres(store) => Arc::new(store.clone()),
+    }
+}
+
+fn accept_store(opened: &Opened) -> Arc<dyn portero_store::AcceptStore> {
+    match opened {
+        Opened::Sqlite(store) => Arc::new(store.clone()),
+        Opened::Postgres(store) => Arc::new(store.clone()),
+    }
+}
+
+async fn accept(
+    opened: &Opened,
+    prefilter: Arc<Layered>,
+    dispatcher: &Dispatcher,
+) -> anyhow::Result<AcceptHandle> {
+    let shards = opened.shards().await.context("the log cannot be read")?;
+    let settings = AcceptConfig { shards, queues: opened.queues(), ..AcceptConfig::default() };
+    let dispatcher = dispatcher.clone();
+    Ok(AcceptHandle::new(settings, accept_store(opened), prefilter, Arc::new(move |_| dispatcher.hint())))
+}
+
+async fn dispatcher(
+    config: &Config,
+    store: &DynStore,
+    directory: &Directory,
+    clock: &SystemClock,
+) -> anyhow::Result<Dispatcher> {
+    let trace: Option<TraceHook> = config
+        .telemetry
+        .otlp_endpoint
+        .is_some()
+        .then(|| Arc::new(telemetry::adopt_trace_parent) as TraceHook);
+    let settings = DispatcherConfig {
+        instance: config.instance_id.clone(),
+        session: SessionId::new(clock.now(), entropy::random_u128()),
+        trace,
+        seed: entropy::random_u64(),
+    };
+    Dispatcher::start(store.clone(), directory.clone(), Arc::new(clock.clone()), settings)
+        .await
+        .context("this gateway's session cannot be opened")
+}
+
+/// Secrets are needed where requests verify and where secrets are made; a process that only streams needs none.
+fn keyring(config: &Config) -> anyhow::Result<Keyring> {
+    let KeyringSection { path, active } = &config.keyring;
+    let Some(path) = path else {
+        if config.has(Role::Edge) || config.has(Role::Admin) {
+            anyhow::bail!(
+                "no keyring is configured: make one with `portero keyring generate FILE` and set keyring.path"
+            );
+        }
+        // Nothing that this process does opens or seals with it.
+        let id = KeyId::new("unused").expect("a valid key id");
+        return Keyring::generate(id, entropy::random()).context("a keyring cannot be made");
+    };
+    let ring = match active {
+        Some(active) if path.is_dir() => {
+            let active = KeyId::new(active.as_str()).context("keyring.active is not the name of a key")?;
+            Keyring::load_folder(path, active)
+        }
+        None if path.is_dir() => {
+            anyhow::bail!("keyring.path is a folder: set keyring.active to the name of the key that seals")
+        }
+        _ => Keyring::load(path),
+    };
+    ring.context("the keyring cannot be used")
+}
+
+fn prefilter(config: &Config, clock: &SystemClock) -> anyhow::Result<Arc<Layered>> {
+    let url = match (&config.redis.url, &config.redis.url_file) {
+        (Some(url), _) => Some(url.clone()),
+        (None, Some(file)) => Some(read_secret_file(file)?),
+        (None, None) => None,
+    };
+    let redis = url
+        .map(|url| Redis::new(RedisConfig { url, ..RedisConfig::new("") }))
+        .transpose()
+        .context("the settings of [redis] cannot be used")?;
+    let local = Local::new(LocalConfig::default(), Arc::new(clock.clone()));
+    Ok(Arc::new(Layered::new(Some(local), redis)))
+}
+
+fn follow_prefilter(tasks: &TaskTracker, stop: &CancellationToken, prefilter: Arc<Layered>, store: DynStore) {
+    let stop = stop.clone();
+    tasks.spawn(async move {
+        let follow = prefilter.follow(|| {
+            let store = store.clone();
+            async move { store.identity().await.ok() }
+        });
+        stop.run_until_cancelled(follow).await;
+    });
+}
+
+fn metrics() -> anyhow::Result<metrics_exporter_prometheus::PrometheusHandle> {
+    let seconds = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+    let matcher = metrics_exporter_prometheus::Matcher::Suffix("_seconds".to_owned());
+    let handle = metrics_exporter_prometheus::PrometheusBuilder::new()
+        .set_buckets_for_metric(matcher, &seconds)?
+        .install_recorder()
+        .context("metrics cannot be recorded")?;
+    portero_auth::describe();
+    portero_dispatcher::metrics::describe();
+    portero_ingress::metrics::describe();
+    portero_prefilter::describe();
+    Ok(handle)
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}: is another program there? Choose another port"))
+}

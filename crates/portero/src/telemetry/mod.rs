@@ -1,0 +1,76 @@
+//! Logs, traces and metrics: set up once, flushed at the end.
+
+mod trace_context;
+
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::WithExportConfig as _;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::config::{LogFormat, Telemetry};
+
+pub(crate) use trace_context::{adopt_trace_parent, current_trace_parent};
+
+/// Keeps telemetry running; flushes what is buffered when it is shut down.
+pub(crate) struct Guard {
+    traces: Option<SdkTracerProvider>,
+}
+
+impl Guard {
+    /// Sends the spans that are still buffered. Blocks for at most a few seconds.
+    pub(crate) fn shutdown(self) {
+        if let Some(Err(error)) = self.traces.map(|provider| provider.shutdown()) {
+            tracing::warn!(%error, "the last traces could not be sent");
+        }
+    }
+}
+
+/// Sets up logs and traces for this process. Must run inside the Tokio runtime when traces are on.
+pub(crate) fn start(settings: &Telemetry, instance: &str) -> anyhow::Result<Guard> {
+    let filter: Targets = settings.log_level.parse()?;
+    // A log line of the exporter about its own failure must not become a span to export.
+    let filter = filter.with_target("h2", tracing::Level::WARN).with_target("hyper", tracing::Level::WARN);
+    let lines = match settings.log_format {
+        LogFormat::Json => tracing_subscriber::fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_current_span(true)
+            .with_span_list(false)
+            .with_writer(std::io::stderr)
+            .boxed(),
+        LogFormat::Text => {
+            tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr).boxed()
+        }
+    };
+    let traces = settings
+        .otlp_endpoint
+        .as_deref()
+        .map(|endpoint| exporter(endpoint, settings, instance))
+        .transpose()?;
+    let spans = traces.as_ref().map(|provider| {
+        let only_ours = Targets::new().with_target("portero", tracing::Level::INFO);
+        tracing_opentelemetry::layer().with_tracer(provider.tracer("portero")).with_filter(only_ours)
+    });
+    tracing_subscriber::registry().with(lines.with_filter(filter)).with(spans).init();
+    Ok(Guard { traces })
+}
+
+fn exporter(endpoint: &str, settings: &Telemetry, instance: &str) -> anyhow::Result<SdkTracerProvider> {
+    let exporter =
+        opentelemetry_otlp::SpanExporter::builder().with_tonic().with_endpoint(endpoint).build()?;
+    let resource = Resource::builder()
+        .with_service_name("portero")
+        .with_attribute(opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .with_attribute(opentelemetry::KeyValue::new("service.instance.id", instance.to_owned()))
+        .build();
+    let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.trace_ratio)));
+    Ok(SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_resource(resource)
+        .with_sampler(sampler)
+        .build())
+}
