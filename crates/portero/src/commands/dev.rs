@@ -44,7 +44,7 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<()> {
         }
     };
     file.write(&args.data)?;
-    banner::print(&file, &gateway.addresses, &args.data);
+    banner::print(&file, &gateway.addresses, &args.data)?;
     let result = until_signal(&gateway).await;
     gateway.stop().await;
     guard.shutdown();

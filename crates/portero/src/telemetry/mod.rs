@@ -43,7 +43,9 @@ pub(crate) fn start(settings: &Telemetry, instance: &str) -> anyhow::Result<Guar
             .with_writer(std::io::stderr)
             .boxed(),
         LogFormat::Text => {
-            tracing_subscriber::fmt::layer().with_target(false).with_writer(std::io::stderr).boxed()
+            let person = std::io::IsTerminal::is_terminal(&std::io::stderr());
+            let layer = tracing_subscriber::fmt::layer().with_target(false).with_ansi(person);
+            layer.with_writer(std::io::stderr).boxed()
         }
     };
     let traces = settings

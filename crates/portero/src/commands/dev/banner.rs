@@ -8,9 +8,9 @@ use crate::gateway::Addresses;
 use crate::print;
 
 /// Prints URLs, secrets and commands to copy.
-pub(super) fn print(file: &DevFile, addresses: &Addresses, data: &Path) {
+pub(super) fn print(file: &DevFile, addresses: &Addresses, data: &Path) -> anyhow::Result<()> {
     let program = std::env::args().next().unwrap_or_else(|| "portero".to_owned());
-    print::line(&text(file, addresses, data, &program));
+    print::line(&text(file, addresses, data, &program))
 }
 
 fn text(file: &DevFile, addresses: &Addresses, data: &Path, program: &str) -> String {
