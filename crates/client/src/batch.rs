@@ -81,7 +81,11 @@ impl Batch {
     }
 
     /// The statuses of one frame: gives back the items that are final, and how many go again.
-    pub(crate) fn settled(&mut self, settled: v1::Settled, now: Instant) -> (Vec<(Item, SettlementStatus)>, usize) {
+    pub(crate) fn settled(
+        &mut self,
+        settled: v1::Settled,
+        now: Instant,
+    ) -> (Vec<(Item, SettlementStatus)>, usize) {
         let items = self.sent.remove(&settled.frame_no).unwrap_or_default();
         let (done, again) = apply(items, settled.results);
         let count = again.len();

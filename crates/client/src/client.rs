@@ -56,7 +56,9 @@ impl Client {
         let mut rng = seeded()?;
         Ok(Self {
             dialer: Dialer { endpoint, token: config.token, decode_bytes_max },
-            instance_id: config.instance_id.unwrap_or_else(|| format!("anonymous-{:032x}", rng.random::<u128>())),
+            instance_id: config
+                .instance_id
+                .unwrap_or_else(|| format!("anonymous-{:032x}", rng.random::<u128>())),
             boot_id: format!("{:032x}", rng.random::<u128>()),
             admin,
         })
@@ -117,7 +119,10 @@ impl Subscriber {
         let Self { client, name, options } = self;
         let id = name.strip_prefix("subscriptions/").unwrap_or(&name);
         if SubscriptionId::new(id).is_err() {
-            return Err(Error::Config { field: "subscription", rule: "a subscription's id or resource name" });
+            return Err(Error::Config {
+                field: "subscription",
+                rule: "a subscription's id or resource name",
+            });
         }
         let hello = v1::Hello {
             subscription: format!("subscriptions/{id}"),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tonic::transport::Endpoint;
 pub use tonic::transport::ClientTlsConfig;
+use tonic::transport::Endpoint;
 
 use crate::error::Error;
 use crate::token::Token;
@@ -145,10 +145,7 @@ mod tests {
         assert_eq!(field_refused(|c| c.endpoint = String::new()), "endpoint");
         assert_eq!(field_refused(|c| c.instance_id = Some(String::new())), "instance_id");
         assert_eq!(field_refused(|c| c.instance_id = Some("x".repeat(129))), "instance_id");
-        assert_eq!(
-            field_refused(|c| c.transport.stream_window_bytes = 1),
-            "transport.stream_window_bytes"
-        );
+        assert_eq!(field_refused(|c| c.transport.stream_window_bytes = 1), "transport.stream_window_bytes");
         assert_eq!(
             field_refused(|c| c.transport.connection_window_bytes = u32::MAX),
             "transport.connection_window_bytes"

@@ -123,7 +123,9 @@ impl Delivery {
     #[must_use]
     pub fn received_at(&self) -> Timestamp {
         let at = self.0.event.received_at.unwrap_or_default();
-        Timestamp::from_micros(at.seconds.saturating_mul(1_000_000).saturating_add(i64::from(at.nanos) / 1_000))
+        Timestamp::from_micros(
+            at.seconds.saturating_mul(1_000_000).saturating_add(i64::from(at.nanos) / 1_000),
+        )
     }
 
     /// The first kept header of this name (lower case), as received.

@@ -242,3 +242,6 @@ impl Driver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

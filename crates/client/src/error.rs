@@ -110,8 +110,11 @@ impl From<tonic::Status> for Error {
     fn from(status: tonic::Status) -> Self {
         // A status made by our own side of the connection may hold text of the layers below: its code says enough.
         let local = std::error::Error::source(&status).is_some();
-        let message =
-            if local { "the connection broke".to_owned() } else { status.message().chars().take(500).collect() };
+        let message = if local {
+            "the connection broke".to_owned()
+        } else {
+            status.message().chars().take(500).collect()
+        };
         Self::Status { code: status.code(), message }
     }
 }
@@ -131,7 +134,9 @@ mod tests {
         }
         assert!(fatal(Code::Unauthenticated, false));
         assert!(!fatal(Code::Unauthenticated, true));
-        for code in [Code::Unavailable, Code::Aborted, Code::DeadlineExceeded, Code::Internal, Code::Unimplemented] {
+        for code in
+            [Code::Unavailable, Code::Aborted, Code::DeadlineExceeded, Code::Internal, Code::Unimplemented]
+        {
             assert!(!fatal(code, false), "{code:?}");
         }
     }

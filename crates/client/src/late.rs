@@ -152,8 +152,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_the_gateway_finds_wrong_is_given_up_and_what_it_cannot_record_is_kept() {
         let now = Instant::now();
-        let mut late = Late::default();
-        late.called = vec![item(0, Outcome::Ack)];
+        let mut late = Late { called: vec![item(0, Outcome::Ack)], ..Late::default() };
         let brought = late.answered(Err(tonic::Status::unavailable("").into()), now);
         assert_eq!((brought.again, brought.lost.len()), (1, 0));
         assert_eq!(late.due(now), Some(now + AGAIN.0));

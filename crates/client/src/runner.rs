@@ -137,7 +137,8 @@ where
         }
         self.observer.handled(&done.delivery, &done.outcome, done.took);
         self.settler.send(&done.delivery, done.outcome.clone(), None).await;
-        let waiting = self.working.remove(&done.delivery.entity()).map(|work| work.waiting).unwrap_or_default();
+        let waiting =
+            self.working.remove(&done.delivery.entity()).map(|work| work.waiting).unwrap_or_default();
         Some((done, waiting))
     }
 

@@ -81,16 +81,17 @@ impl Driver {
     /// Runs one stream on a connection.
     pub(crate) async fn session(&mut self, link: Box<dyn Link>) -> Ended {
         let (outbound, receiver) = mpsc::channel(OUTBOUND_MAX);
-        let hello = v1::Hello { flow: Some(self.flow), ..self.hello.clone() };
+        let said = self.flow;
+        let hello = v1::Hello { flow: Some(said), ..self.hello.clone() };
         let hello = v1::SubscribeRequest { frame: Some(subscribe_request::Frame::Hello(hello)) };
         outbound.try_send(hello).expect("the channel is empty");
         let opening = link.subscribe(receiver);
         let opening = timeout(SILENCE_MAX, async {
             let mut frames = opening.await?;
             match frames.next().await {
-                Some(Ok(v1::SubscribeResponse { frame: Some(subscribe_response::Frame::Welcome(welcome)) })) => {
-                    Ok((frames, welcome))
-                }
+                Some(Ok(v1::SubscribeResponse {
+                    frame: Some(subscribe_response::Frame::Welcome(welcome)),
+                })) => Ok((frames, welcome)),
                 Some(Ok(_)) => Err(Error::Protocol("the first frame was not Welcome")),
                 Some(Err(status)) => Err(status.into()),
                 None => Err(Error::Closed),
@@ -118,7 +119,11 @@ impl Driver {
             heartbeat_every,
             heartbeat_at: began + heartbeat_every,
             heard_at: began,
-            control: VecDeque::new(),
+            // Limits that changed since Hello was sent.
+            control: (self.flow != said)
+                .then_some(subscribe_request::Frame::Flow(self.flow))
+                .into_iter()
+                .collect(),
             held: HashMap::new(),
             reconnect_at: None,
             call: None,
