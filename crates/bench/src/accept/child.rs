@@ -1,0 +1,71 @@
+//! A receiver in a process of its own.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::database::Database;
+use crate::serve::Ready;
+
+/// How long a receiver may take to start (it migrates its database) or to stop.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Clock ticks per second in /proc, the same on every Linux that Rust runs on.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// A running receiver. Killed when dropped.
+pub(super) struct Child {
+    process: tokio::process::Child,
+    ready: Ready,
+}
+
+impl Child {
+    /// Starts a receiver and waits until it can be reached.
+    pub(super) async fn start(
+        database: &Database,
+        secret: &str,
+        baseline_connections: u32,
+    ) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("finding this program")?;
+        let mut process = Command::new(program)
+            .arg(database.side.command())
+            .args(["--postgres-url", &database.url, "--secret", secret])
+            .args(["--baseline-connections", &baseline_connections.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("starting a receiver")?;
+        let output = process.stdout.take().context("a receiver has a standard output")?;
+        let mut lines = BufReader::new(output).lines();
+        let line = timeout(PATIENCE, lines.next_line()).await.context("the receiver does not start")??;
+        let line = line.context("the receiver ended while starting; its message is above")?;
+        let ready = serde_json::from_str(&line).context("reading the receiver's address")?;
+        Ok(Self { process, ready })
+    }
+
+    /// Where it is.
+    pub(super) const fn ready(&self) -> &Ready {
+        &self.ready
+    }
+
+    /// Processor time that it has used; `None` where /proc does not tell.
+    pub(super) fn cpu_time(&self) -> Option<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id()?)).ok()?;
+        // The name in parentheses may hold spaces: user and system time are the 12th and 13th fields after it (proc(5)).
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+        let ticks = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
+        Some(Duration::from_millis(ticks * (1_000 / TICKS_PER_SECOND)))
+    }
+
+    /// Lets it end by itself.
+    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
+        drop(self.process.stdin.take());
+        let status = timeout(PATIENCE, self.process.wait()).await.context("the receiver does not stop")??;
+        ensure!(status.success(), "the receiver ended with {status}");
+        Ok(())
+    }
+}

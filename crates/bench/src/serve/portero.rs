@@ -1,0 +1,144 @@
+//! Portero's edge on Postgres with the gateway's own defaults, on a database of its own.
+//!
+//! Everything that the gateway pays for per request is here: spans and a JSON log on standard error at level info, the
+//! Prometheus recorder, the directory that follows the configuration, the in-process pre-filter bound to the database's
+//! identity, the batcher. Nothing consumes; the consumers' side is not part of this measurement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use portero_directory::{Directory, DirectoryConfig};
+use portero_ingress::{AcceptConfig, AcceptHandle, Edge, EdgeConfig, Parts};
+use portero_keyring::{KEY_BYTES, KeyId, Keyring, NONCE_BYTES, secret_aad};
+use portero_prefilter::{Layered, Local, LocalConfig, Prefilter};
+use portero_store::{ConfigStore, NewSecret, NewSource, NewTenant, SchemaStore, Sealed, Source};
+use portero_store_postgres::{PostgresConfig, PostgresStore};
+use portero_types::{Clock, IngestKey, ProviderName, SecretId, SourceId, TenantId};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use super::{Options, listen, tell, until_parent_ends};
+use crate::clock::SystemClock;
+
+/// Time between two foldings of observed durations.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Serves until standard input ends.
+pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
+    observe()?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let store = PostgresStore::connect(PostgresConfig::new(options.postgres_url.as_str())).await?;
+    store.migrate().await?;
+    // The same key at each start, so that what an earlier round sealed can be opened.
+    let keyring = Keyring::generate(KeyId::new("bench")?, [7; KEY_BYTES])?;
+    let source = configured(&store, &keyring, &options.secret, &*clock).await?;
+
+    let shutdown = until_parent_ends();
+    let configuration: Arc<dyn ConfigStore> = Arc::new(store.clone());
+    let (directory, follower) =
+        Directory::open(configuration, Arc::new(keyring), DirectoryConfig::default()).await?;
+    let following = tokio::spawn(follower.run(shutdown.clone()));
+
+    let prefilter =
+        Arc::new(Layered::new(Some(Local::new(LocalConfig::default(), Arc::clone(&clock))), None));
+    let confirming = tokio::spawn({
+        let (prefilter, store) = (Arc::clone(&prefilter), store.clone());
+        async move { prefilter.follow(|| async { store.identity().await.ok() }).await }
+    });
+    let prefilter: Arc<dyn Prefilter> = prefilter;
+
+    let accept = AcceptHandle::new(
+        AcceptConfig { shards: store.shards().await?, ..AcceptConfig::default() },
+        Arc::new(store.clone()),
+        Arc::clone(&prefilter),
+        Arc::new(|_shard| {}),
+    );
+    let parts = Parts {
+        directory,
+        accept: accept.clone(),
+        prefilter,
+        clock,
+        random: Arc::new(rand::random),
+        trace_parent: Arc::new(String::new),
+    };
+    let listener = listen(options.listen).await?;
+    tell(&listener, format!("/in/{}", source.ingest_key))?;
+    portero_ingress::serve(listener, Edge::new(EdgeConfig::default(), parts), shutdown).await;
+    accept.drain().await;
+    following.await?;
+    confirming.abort();
+    store.close().await;
+    Ok(())
+}
+
+/// Logs and metrics as the gateway has them, traces not exported.
+fn observe() -> anyhow::Result<()> {
+    let lines = tracing_subscriber::fmt::layer()
+        .json()
+        .flatten_event(true)
+        .with_current_span(true)
+        .with_span_list(false)
+        .with_writer(std::io::stderr);
+    let levels = Targets::new()
+        .with_default(tracing::Level::INFO)
+        // A fresh database migrates; nobody needs to read that.
+        .with_target("sqlx", tracing::Level::WARN);
+    tracing_subscriber::registry().with(levels).with(lines).try_init().context("setting up the log")?;
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let metrics = recorder.handle();
+    metrics::set_global_recorder(recorder).map_err(|_| anyhow!("metrics are set up already"))?;
+    portero_ingress::metrics::describe();
+    portero_prefilter::describe();
+    // Nobody scrapes here, so what was observed is folded by the clock.
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(UPKEEP).await;
+            metrics.run_upkeep();
+        }
+    });
+    Ok(())
+}
+
+/// One tenant with one Stripe source and its secret: found, or made at the first start.
+async fn configured(
+    store: &PostgresStore,
+    keyring: &Keyring,
+    secret: &str,
+    clock: &dyn Clock,
+) -> anyhow::Result<Source> {
+    let (tenant, id) = (TenantId::new("bench")?, SourceId::new("stripe")?);
+    if let Some(source) = store.source(&tenant, &id).await? {
+        return Ok(source);
+    }
+    let now = clock.now();
+    store
+        .create_tenant(NewTenant { id: tenant.clone(), display_name: "Bench".to_owned(), created_at: now })
+        .await?;
+    let source = NewSource {
+        tenant: tenant.clone(),
+        id: id.clone(),
+        provider: ProviderName::new("stripe")?,
+        preset: "stripe".to_owned(),
+        recipe: String::new(),
+        ingest_key: IngestKey::from_bytes(rand::random()),
+        public_url: String::new(),
+        created_at: now,
+    };
+    let source = store.create_source(source).await?;
+    let secret_id = SecretId::new("only")?;
+    let aad = secret_aad(&tenant, &id, &secret_id);
+    let sealed = keyring.seal(secret.as_bytes(), &aad, rand::random::<[u8; NONCE_BYTES]>());
+    let secret = NewSecret {
+        tenant,
+        source: id,
+        id: secret_id,
+        sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
+        not_before: now,
+        retire_others_at: None,
+        created_at: now,
+    };
+    store.add_secret(secret).await?;
+    Ok(source)
+}
