@@ -38,6 +38,10 @@ impl Lane {
             let Some(oldest) = self.journal.oldest() else { return };
             let entity = self.event(oldest).entity;
             self.park(now, entity);
+            debug_assert!(self.journal.oldest() != Some(oldest), "a parked event has left the window");
+            if self.journal.oldest() == Some(oldest) {
+                return;
+            }
         }
     }
 }

@@ -117,6 +117,18 @@ fn an_ack_that_was_written_while_the_event_was_out_counts_when_it_is_deferred_ag
 }
 
 #[test]
+fn a_deferred_event_that_is_released_on_its_second_chance_stays_before_later_ones() {
+    let mut bench = Bench::new(small(), &[A, A, A]);
+    let token = bench.delivery().token;
+    bench.settle(token, Outcome::Defer);
+    let token = bench.delivery().token;
+    bench.settle(token, Outcome::Ack);
+    let token = bench.delivery().token;
+    bench.settle(token, Outcome::Release);
+    assert_eq!(bench.positions(), [1]);
+}
+
+#[test]
 fn deferred_events_survive_a_restart_and_are_offered_once_then() {
     let mut bench = Bench::new(small(), &[A]);
     let token = bench.delivery().token;

@@ -57,6 +57,23 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Steps that belong together more often than chance would bring them together: a consumer that works.
+fn phrase() -> impl Strategy<Value = Vec<Step>> {
+    let work = (0..1_000_usize, outcome(), any::<bool>()).prop_map(|(pick, outcome, has_code)| {
+        vec![
+            Step::Deliver { events: 9 },
+            Step::Settle { pick, outcome, has_code },
+            Step::Send,
+            Step::Answer { result: FlushResult::Written, is_applied: true },
+        ]
+    });
+    let intake = prop::collection::vec(0..3_u64, 1..5).prop_map(|entities| {
+        let append = entities.into_iter().map(|entity| Step::Append { entity: Some(entity) });
+        append.chain([Step::Read { limit: 9, overlap: 0 }]).collect()
+    });
+    prop_oneof![8 => step().prop_map(|step| vec![step]), 3 => work, 1 => intake]
+}
+
 /// Limits so small that histories of a hundred steps reach all of them.
 fn config() -> impl Strategy<Value = LaneConfig> {
     (1..4_u32, 1..4_u32, 1..7_usize, 1..5_usize, 0..8_usize).prop_map(
@@ -80,10 +97,10 @@ proptest! {
     #[test]
     fn the_lane_agrees_with_the_model_through_any_history_and_everything_ends(
         config in config(),
-        steps in prop::collection::vec(step(), 1..250),
+        phrases in prop::collection::vec(phrase(), 1..200),
     ) {
         let mut world = World::new(config);
-        for step in &steps {
+        for step in phrases.iter().flatten() {
             world.step(step);
         }
         world.heal();
