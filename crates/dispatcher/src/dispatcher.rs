@@ -1,6 +1,7 @@
 //! The handle that the rest of the gateway holds.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use crate::actor::{Actor, Command, MAILBOX};
 use crate::heads::watch_heads;
 use crate::session::{self, Standing};
 use crate::stream::{Backlog, DeliveryToken, EndReason, Ending, Flow, Frame, Settlement, Status, StreamSpec};
+
+/// How often it is looked whether a drain or stop is complete.
+const DRAIN_POLL: Duration = Duration::from_millis(5);
 
 /// Makes a span part of the trace that a `traceparent` names.
 pub type TraceHook = Arc<dyn Fn(&tracing::Span, &str) + Send + Sync>;
@@ -56,6 +60,10 @@ pub(crate) struct Shared {
     pub(crate) standing: watch::Sender<Standing>,
     pub(crate) trace: Option<TraceHook>,
     pub(crate) stop: CancellationToken,
+    /// New streams are refused.
+    pub(crate) refusing: AtomicBool,
+    /// Open streams.
+    pub(crate) streams: AtomicUsize,
 }
 
 struct Inner {
@@ -104,6 +112,8 @@ impl Dispatcher {
             standing: watch::Sender::new(Standing::Alive),
             trace: config.trace,
             stop: CancellationToken::new(),
+            refusing: AtomicBool::new(false),
+            streams: AtomicUsize::new(0),
         });
         let (tasks, background, hint) =
             (TaskTracker::new(), CancellationToken::new(), Arc::new(Notify::new()));
@@ -189,12 +199,17 @@ impl Dispatcher {
         Ok(settle(&actor, items).await.unwrap_or_else(|| vec![Status::TryAgain; count]))
     }
 
-    /// Asks all consumers to settle and reconnect; they get no further deliveries here.
+    /// Asks all consumers to settle and reconnect; they get no further deliveries here, and no new stream is opened.
+    /// Returns when the last stream has ended; bound it by a time-out of its own.
     pub async fn drain(&self, deadline: Timestamp) {
+        self.0.shared.refusing.store(true, Ordering::SeqCst);
         let actors: Vec<_> = self.lock().values().cloned().collect();
         for actor in actors {
             // A closed actor has no streams left to drain.
             let _ = actor.send(Command::Drain { deadline }).await;
+        }
+        while self.0.shared.streams.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(DRAIN_POLL).await;
         }
     }
 
@@ -205,7 +220,7 @@ impl Dispatcher {
         inner.tasks.close();
         let until_idle = async {
             while inner.tasks.len() > 2 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                tokio::time::sleep(DRAIN_POLL).await;
             }
         };
         if tokio::time::timeout(patience, until_idle).await.is_err() {

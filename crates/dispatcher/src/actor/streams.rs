@@ -1,6 +1,7 @@
 //! Streams coming and going.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
 
 use portero_engine::StreamId;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -9,14 +10,14 @@ use super::{Actor, Attached};
 use crate::assign::assign;
 use crate::dispatcher::AttachError;
 use crate::metrics;
-use crate::stream::{EndReason, Ending, FRAMES_MAX, Frame, Stream, StreamSpec};
+use crate::stream::{DeliveryToken, EndReason, Ending, FRAMES_MAX, Frame, Stream, StreamSpec};
 
 /// Most streams of one subscription on one gateway.
 const STREAMS_MAX: usize = 1_024;
 
 impl Actor {
     pub(super) fn attach(&mut self, spec: StreamSpec, reply: oneshot::Sender<Result<Attached, AttachError>>) {
-        if self.draining {
+        if self.draining || self.shared.refusing.load(Ordering::SeqCst) {
             let _ = reply.send(Err(AttachError::ShuttingDown));
             return;
         }
@@ -51,6 +52,7 @@ impl Actor {
             turn: 0,
         };
         self.streams.insert(id, stream);
+        self.shared.streams.fetch_add(1, Ordering::SeqCst);
         metrics::stream_opened();
         self.claim_at = tokio::time::Instant::now();
         self.reassign();
@@ -74,6 +76,7 @@ impl Actor {
         if self.streams.remove(&id).is_none() {
             return;
         }
+        self.shared.streams.fetch_sub(1, Ordering::SeqCst);
         metrics::stream_closed();
         let now = self.now();
         for lane in self.lanes.values_mut() {
@@ -116,10 +119,10 @@ impl Actor {
     }
 
     pub(super) fn poll_revokes(&mut self) {
-        let mut revoked: std::collections::HashMap<StreamId, Vec<_>> = std::collections::HashMap::new();
+        let mut revoked: HashMap<StreamId, Vec<_>> = HashMap::new();
         for (no, lane) in &mut self.lanes {
             while let Some(revoke) = lane.poll_revoke() {
-                let token = crate::stream::DeliveryToken { lane: *no, token: revoke.token };
+                let token = DeliveryToken { lane: *no, token: revoke.token };
                 revoked.entry(revoke.stream).or_default().push(token);
             }
         }
@@ -134,7 +137,7 @@ impl Actor {
     }
 
     /// A delivery is no longer in its consumer's hands: its stream has room again.
-    pub(super) fn give_back(&mut self, token: &crate::stream::DeliveryToken) {
+    pub(super) fn give_back(&mut self, token: &DeliveryToken) {
         if let Some((id, bytes)) = self.in_hand.remove(token)
             && let Some(stream) = self.streams.get_mut(&id)
         {
