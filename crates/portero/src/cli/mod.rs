@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use admin::{
-    ReceiptCommand, SecretCommand, SourceCommand, StartFrom, SubscriptionCommand, TenantCommand,
+    Common, ReceiptCommand, SecretCommand, SourceCommand, StartFrom, SubscriptionCommand, TenantCommand,
 };
 pub(crate) use send::SendArgs;
 pub(crate) use tail::TailArgs;

@@ -122,11 +122,15 @@ pub(crate) fn of_client(error: &Error, origin: &str) -> Failure {
         Error::Config { field, rule } => Failure::usage(format!("{field} must be {rule}")),
         Error::Token(reason) => Failure::new(Kind::NoPermission, format!("no token to send: {reason}")),
         Error::Connect(_) => of_code(Code::Unavailable, "", true, origin),
+        // The library gives these codes to connections that broke; its message says what it knows.
+        Error::Status { code: Code::Unknown | Code::Internal | Code::Cancelled, message } => {
+            Failure::unavailable(format!("the stream from {origin} ended: {}", clean(message)))
+        }
         Error::Status { code, message } => of_code(*code, message, false, origin),
         Error::Silent | Error::Closed => {
             Failure::unavailable(format!("the connection to {origin} broke: {error}"))
         }
-        _ => Failure::failed(format!("{origin}: {error}")),
+        Error::Protocol(_) | _ => Failure::failed(format!("{origin}: {error}")),
     }
 }
 

@@ -55,6 +55,15 @@ impl Failure {
         Self::new(Kind::Unavailable, message)
     }
 
+    /// Says what it is about, unless its words do already.
+    pub(crate) fn about(self, name: &str) -> Self {
+        if self.message.contains(name) {
+            self
+        } else {
+            Self::new(self.kind, format!("{name}: {}", self.message))
+        }
+    }
+
     /// Any other failure.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Kind::Failed, message)
@@ -88,6 +97,13 @@ mod tests {
         let failure: anyhow::Result<()> = Err(Failure::unavailable("nobody answers").into());
         assert_eq!(code(&failure.context("while listing").expect_err("failed")), 69);
         assert_eq!(code(&anyhow::anyhow!("something else")), 1);
+    }
+
+    #[test]
+    fn a_failure_names_what_it_is_about_once() {
+        let exists = Failure::failed("it exists").about("tenants/acme");
+        assert_eq!(exists.to_string(), "tenants/acme: it exists");
+        assert_eq!(exists.about("tenants/acme").to_string(), "tenants/acme: it exists");
     }
 
     #[test]

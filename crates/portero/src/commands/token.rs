@@ -97,10 +97,11 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     fn args(line: &str) -> TokenArgs {
-        match Cli::try_parse_from(line.split_whitespace()).expect("understood").command {
-            Command::Token(args) => args,
-            _ => panic!("token"),
-        }
+        let Command::Token(args) = Cli::try_parse_from(line.split_whitespace()).expect("understood").command
+        else {
+            panic!("token")
+        };
+        args
     }
 
     #[test]

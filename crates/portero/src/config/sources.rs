@@ -102,7 +102,7 @@ fn insert(table: &mut Table, path: &[String], value: &str, place: &str, problems
             match entry.as_table_mut() {
                 Some(inner) => insert(inner, rest, value, place, problems),
                 None => {
-                    problems.push(Problem::new(place, "names a key below something that is not a section"))
+                    problems.push(Problem::new(place, "names a key below something that is not a section"));
                 }
             }
         }

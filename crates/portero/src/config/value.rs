@@ -19,11 +19,11 @@ impl Setting for String {
 
 impl Setting for bool {
     fn read(value: &Value) -> Result<Self, &'static str> {
-        match value {
-            Value::Boolean(flag) => Ok(*flag),
-            Value::String(text) if text == "true" => Ok(true),
-            Value::String(text) if text == "false" => Ok(false),
-            _ => Err("true or false"),
+        match (value.as_bool(), value.as_str()) {
+            (Some(flag), _) => Ok(flag),
+            (None, Some("true")) => Ok(true),
+            (None, Some("false")) => Ok(false),
+            (None, _) => Err("true or false"),
         }
     }
 }
@@ -31,21 +31,22 @@ impl Setting for bool {
 impl Setting for u32 {
     fn read(value: &Value) -> Result<Self, &'static str> {
         let rule = "a whole number from 0 to 4294967295";
-        match value {
-            Value::Integer(number) => Self::try_from(*number).map_err(|_| rule),
-            Value::String(text) => text.parse().map_err(|_| rule),
-            _ => Err(rule),
+        match (value.as_integer(), value.as_str()) {
+            (Some(number), _) => Self::try_from(number).map_err(|_| rule),
+            (None, Some(text)) => text.parse().map_err(|_| rule),
+            (None, None) => Err(rule),
         }
     }
 }
 
 impl Setting for f64 {
     fn read(value: &Value) -> Result<Self, &'static str> {
-        match value {
-            Value::Float(number) => Ok(*number),
-            Value::Integer(number) => i32::try_from(*number).map(Self::from).map_err(|_| "a number"),
-            Value::String(text) => text.parse().map_err(|_| "a number"),
-            _ => Err("a number"),
+        let rule = "a number";
+        match (value.as_float(), value.as_integer(), value.as_str()) {
+            (Some(number), _, _) => Ok(number),
+            (None, Some(number), _) => i32::try_from(number).map(Self::from).map_err(|_| rule),
+            (None, None, Some(text)) => text.parse().map_err(|_| rule),
+            (None, None, None) => Err(rule),
         }
     }
 }

@@ -13,10 +13,10 @@ use crate::commands::present::{self, Record};
 /// Runs one of its commands.
 pub(crate) async fn run(command: ReceiptCommand) -> anyhow::Result<()> {
     let ReceiptCommand::Get { tenant, key, common } = command;
-    let key = parse(&key)?;
+    let wanted = parse(&key)?;
     let api = AdminApi::open(&common.connect).await?;
-    let request = v1::GetReceiptRequest { parent: name::tenant(&tenant), key: Some(key) };
-    let found = api.ask(api.calls().get_receipt(request)).await?;
+    let request = v1::GetReceiptRequest { parent: name::tenant(&tenant), key: Some(wanted) };
+    let found = api.ask(api.calls().get_receipt(request)).await.map_err(|error| error.about(&key))?;
     present::one(common.output.output, &Receipt::from(found))
 }
 

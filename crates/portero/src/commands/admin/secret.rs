@@ -29,7 +29,9 @@ pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<()> {
                 not_before: None,
                 retire_others_after: retire_others_after.map(present::duration),
             };
-            let created = api.ask(api.calls().create_secret(request)).await?;
+            let name = request.parent.clone();
+            let created =
+                api.ask(api.calls().create_secret(request)).await.map_err(|error| error.about(&name))?;
             created_secret(common.output.output, created, is_generated)
         }
         SecretCommand::Get { tenant, source, secret, common } => {

@@ -31,7 +31,9 @@ pub(crate) async fn run(command: SourceCommand) -> anyhow::Result<()> {
                 source_id: source.clone(),
                 source: Some(wanted),
             };
-            let created = api.ask(api.calls().create_source(request)).await?;
+            let name = name::source(&tenant, &source);
+            let created =
+                api.ask(api.calls().create_source(request)).await.map_err(|error| error.about(&name))?;
             present::one(common.output.output, &Source::from(created))?;
             if common.output.output == Output::Text {
                 print::note(&format!(

@@ -4,7 +4,7 @@ use portero_client::v1;
 use serde::Serialize;
 
 use super::{list, name};
-use crate::cli::{StartFrom, SubscriptionCommand};
+use crate::cli::{Common, StartFrom, SubscriptionCommand};
 use crate::commands::connection::AdminApi;
 use crate::commands::present::{self, Record};
 
@@ -43,9 +43,13 @@ pub(crate) async fn run(command: SubscriptionCommand) -> anyhow::Result<()> {
                 start_at: start_at.into(),
                 create_time: None,
             };
+            let name = name::subscription(&subscription);
             let request =
                 v1::CreateSubscriptionRequest { subscription_id: subscription, subscription: Some(wanted) };
-            let created = api.ask(api.calls().create_subscription(request)).await?;
+            let created = api
+                .ask(api.calls().create_subscription(request))
+                .await
+                .map_err(|error| error.about(&name))?;
             present::one(common.output.output, &Subscription::from(created))
         }
         SubscriptionCommand::Get { subscription, common } => {
@@ -69,15 +73,19 @@ pub(crate) async fn run(command: SubscriptionCommand) -> anyhow::Result<()> {
             present::deleted(common.output.output, &name)
         }
         SubscriptionCommand::DeadLetters { subscription, common } => {
-            let api = AdminApi::open(&common.connect).await?;
-            let parent = name::subscription(&subscription);
-            list::show::<_, DeadLetter>(&api, common.output.output, async |mut calls, page_token| {
-                let (parent, page_size) = (parent.clone(), DEAD_LETTERS_PAGE);
-                calls.list_dead_letters(v1::ListDeadLettersRequest { parent, page_size, page_token }).await
-            })
-            .await
+            dead_letters(&subscription, &common).await
         }
     }
+}
+
+async fn dead_letters(subscription: &str, common: &Common) -> anyhow::Result<()> {
+    let api = AdminApi::open(&common.connect).await?;
+    let parent = name::subscription(subscription);
+    list::show::<_, DeadLetter>(&api, common.output.output, async |mut calls, page_token| {
+        let (parent, page_size) = (parent.clone(), DEAD_LETTERS_PAGE);
+        calls.list_dead_letters(v1::ListDeadLettersRequest { parent, page_size, page_token }).await
+    })
+    .await
 }
 
 /// A subscription as it is shown.

@@ -17,8 +17,10 @@ pub(crate) async fn run(command: TenantCommand) -> anyhow::Result<()> {
         TenantCommand::Create { tenant, display_name, common } => {
             let api = AdminApi::open(&common.connect).await?;
             let wanted = v1::Tenant { display_name, ..v1::Tenant::default() };
+            let name = name::tenant(&tenant);
             let request = v1::CreateTenantRequest { tenant_id: tenant, tenant: Some(wanted) };
-            let created = api.ask(api.calls().create_tenant(request)).await?;
+            let created =
+                api.ask(api.calls().create_tenant(request)).await.map_err(|error| error.about(&name))?;
             present::one(common.output.output, &Tenant::from(created))
         }
         TenantCommand::Get { tenant, common } => {
@@ -37,7 +39,8 @@ pub(crate) async fn run(command: TenantCommand) -> anyhow::Result<()> {
         TenantCommand::Delete { tenant, common } => {
             let api = AdminApi::open(&common.connect).await?;
             let name = name::tenant(&tenant);
-            api.ask(api.calls().delete_tenant(v1::DeleteTenantRequest { name: name.clone() })).await?;
+            let request = v1::DeleteTenantRequest { name: name.clone() };
+            api.ask(api.calls().delete_tenant(request)).await.map_err(|error| error.about(&name))?;
             present::deleted(common.output.output, &name)
         }
     }

@@ -91,10 +91,11 @@ mod tests {
     }
 
     fn args(line: &str) -> SendArgs {
-        match Cli::try_parse_from(line.split_whitespace()).expect("understood").command {
-            Command::Send(args) => args,
-            _ => panic!("send"),
-        }
+        let Command::Send(args) = Cli::try_parse_from(line.split_whitespace()).expect("understood").command
+        else {
+            panic!("send")
+        };
+        args
     }
 
     fn events(target: &Target, request: &Request, now: Timestamp) -> Result<Vec<String>, Reason> {

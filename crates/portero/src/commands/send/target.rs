@@ -105,10 +105,10 @@ mod tests {
     fn args(line: &str, data: &Path) -> SendArgs {
         let data = data.display().to_string();
         let words = ["portero", "send"].into_iter().chain(line.split_whitespace()).chain(["--data", &data]);
-        match Cli::try_parse_from(words).expect("understood").command {
-            Command::Send(args) => args,
-            _ => panic!("send"),
-        }
+        let Command::Send(args) = Cli::try_parse_from(words).expect("understood").command else {
+            panic!("send")
+        };
+        args
     }
 
     fn dev_folder() -> tempfile::TempDir {

@@ -183,10 +183,11 @@ mod tests {
     use crate::cli::{Cli, Command};
 
     fn args(line: &str) -> TailArgs {
-        match Cli::try_parse_from(line.split_whitespace()).expect("understood").command {
-            Command::Tail(args) => args,
-            _ => panic!("tail"),
-        }
+        let Command::Tail(args) = Cli::try_parse_from(line.split_whitespace()).expect("understood").command
+        else {
+            panic!("tail")
+        };
+        args
     }
 
     #[test]

@@ -35,15 +35,17 @@ impl Observer for Notes {
 
     fn disconnected(&self, why: &Disconnect<'_>, next_attempt_in: Option<Duration>) {
         // An error that ends the command is told by the command.
-        let Some(wait) = next_attempt_in else { return };
+        if next_attempt_in.is_none() {
+            return;
+        }
         // Told once for each outage, not for each attempt.
         if !self.is_broken.swap(true, Ordering::Relaxed) {
             let why = match why {
                 Disconnect::Failed(error) => of_client(error, &self.origin).to_string(),
                 Disconnect::Drained => format!("the gateway at {} is going away", self.origin),
-                _ => return,
+                Disconnect::Closed | _ => return,
             };
-            print::note(&format!("{why}. Trying again, first in {:.1} s", wait.as_secs_f32()));
+            print::note(&format!("{why}; trying again"));
         }
     }
 }
