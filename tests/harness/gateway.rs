@@ -1,0 +1,182 @@
+//! `portero serve` as a child process: started, killed, asked to stop, started again on the same ports and data.
+
+use std::fs::OpenOptions;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::time::Duration;
+
+use portero_client::{Admin, Client, ClientConfig, Token};
+
+use super::log::Log;
+use super::{Site, eventually, free_port};
+
+/// How long a start may take. A debug build on a busy machine is slow.
+const START: Duration = Duration::from_secs(60);
+const SERVING: &str = "the gateway is serving";
+
+/// A gateway process.
+pub(crate) struct Gateway {
+    pub(crate) site: Arc<Site>,
+    pub(crate) log: Log,
+    settings: Vec<(String, String)>,
+    declared: Vec<String>,
+    ports: [u16; 3],
+    child: Option<Child>,
+}
+
+impl Gateway {
+    /// One that is not started yet.
+    pub(crate) fn new(site: &Arc<Site>) -> Self {
+        let ports = [free_port(), free_port(), free_port()];
+        let name = format!("gateway-{}", ports[0]);
+        let log = Log { path: site.folder_path().join(format!("{name}.log")) };
+        let settings = [
+            ("EDGE__LISTEN", format!("127.0.0.1:{}", ports[0])),
+            ("GRPC__LISTEN", format!("127.0.0.1:{}", ports[1])),
+            ("MANAGEMENT__LISTEN", format!("127.0.0.1:{}", ports[2])),
+            ("DATABASE__URL", site.database_url()),
+            ("KEYRING__PATH", site.path("keyring.json")),
+            ("AUTH__LOCAL_ISSUER_KEY_FILE", site.path("issuer.pem")),
+            ("INSTANCE_ID", name),
+            ("SHUTDOWN__DRAIN_DELAY", "0s".to_owned()),
+            ("SHUTDOWN__DRAIN_TIMEOUT", "5s".to_owned()),
+        ];
+        let settings = settings.map(|(key, value)| (key.to_owned(), value)).to_vec();
+        Self { site: Arc::clone(site), log, settings, declared: Vec::new(), ports, child: None }
+    }
+
+    /// Starts one and waits until it serves.
+    pub(crate) async fn start(site: &Arc<Site>) -> Self {
+        let mut gateway = Self::new(site);
+        gateway.launch().await;
+        gateway
+    }
+
+    /// Another setting, by its name in the environment without `PORTERO__`.
+    pub(crate) fn set(mut self, key: &str, value: impl Into<String>) -> Self {
+        self.settings.retain(|(known, _)| known != key);
+        self.settings.push((key.to_owned(), value.into()));
+        self
+    }
+
+    /// Says that log lines of level ERROR with this text belong to the test.
+    pub(crate) fn expect_error(mut self, text: &str) -> Self {
+        self.declared.push(text.to_owned());
+        self
+    }
+
+    /// The program with this gateway's settings.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Site::program();
+        command.current_dir(self.site.folder_path());
+        command.envs(self.settings.iter().map(|(key, value)| (format!("PORTERO__{key}"), value)));
+        command
+    }
+
+    /// Starts it, as it was before if it ran before, and waits until it serves.
+    pub(crate) async fn launch(&mut self) {
+        assert!(self.child.is_none(), "the gateway runs already");
+        let served = self.log.count(SERVING);
+        let log = OpenOptions::new().create(true).append(true).open(&self.log.path).expect("a log file");
+        let mut command = self.command();
+        command.args(["serve", "--migrate"]).stdout(log.try_clone().expect("a handle")).stderr(log);
+        self.child = Some(command.spawn().expect("the program starts"));
+        eventually("the gateway serves", START, async || {
+            if let Some(status) = self.exited() {
+                panic!("the gateway ended with {status} instead of serving");
+            }
+            (self.log.count(SERVING) > served).then_some(())
+        })
+        .await;
+    }
+
+    /// Ends it without warning (SIGKILL).
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().expect("the gateway runs");
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+    }
+
+    /// Asks it to stop (SIGTERM).
+    pub(crate) fn terminate(&mut self) {
+        self.signal("TERM");
+    }
+
+    /// Sends a signal by name.
+    pub(crate) fn signal(&mut self, name: &str) {
+        let pid = self.child.as_ref().expect("the gateway runs").id().to_string();
+        let status = Command::new("kill").args(["-s", name, &pid]).status().expect("kill can be started");
+        assert!(status.success(), "no such process");
+    }
+
+    /// Its exit status, once it has ended.
+    pub(crate) fn exited(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut()?.try_wait().expect("a child")
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn ended(&mut self, within: Duration) -> ExitStatus {
+        let status = eventually("the gateway ends", within, async || self.exited()).await;
+        self.child = None;
+        status
+    }
+
+    /// Where webhooks go.
+    pub(crate) fn edge_url(&self) -> String {
+        format!("http://{}", self.edge_address())
+    }
+
+    /// Where webhooks go, `host:port`.
+    pub(crate) fn edge_address(&self) -> String {
+        format!("127.0.0.1:{}", self.ports[0])
+    }
+
+    /// Where gRPC is.
+    pub(crate) fn grpc_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports[1])
+    }
+
+    /// Where probes and metrics are.
+    pub(crate) fn management_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.ports[2])
+    }
+
+    /// A client with this token.
+    pub(crate) async fn client(&self, token: &str) -> Client {
+        let mut config = ClientConfig::new(self.grpc_url());
+        config.token = if token.is_empty() { Token::none() } else { Token::fixed(token) };
+        Client::connect(config).await.expect("a client")
+    }
+
+    /// The admin service, as an administrator of everything.
+    pub(crate) async fn admin(&self) -> Admin {
+        self.client(&self.site.admin_token()).await.admin()
+    }
+
+    /// The value of a metric: the sum over its series whose labels contain all of `labels`.
+    pub(crate) async fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+        let text = super::webhook::get(&format!("{}/metrics", self.management_url())).await.text;
+        text.lines()
+            .filter(|line| line.starts_with(name) && labels.iter().all(|label| line.contains(label)))
+            .filter(|line| line[name.len()..].starts_with(['{', ' ']))
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
+    }
+}
+
+impl Drop for Gateway {
+    #[expect(clippy::print_stderr, reason = "the log of a failed test is what its reader needs")]
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("--- the end of {}:\n{}", self.log.path.display(), self.log.tail());
+            return;
+        }
+        let complaints = self.log.complaints(&self.declared);
+        assert!(complaints.is_empty(), "unexpected lines in the log:\n{}", complaints.join("\n"));
+    }
+}

@@ -1,0 +1,49 @@
+//! What the tests stand on: gateways as child processes, providers that sign and retry, consumers that keep books, and a
+//! network that can be broken.
+
+mod consumer;
+mod gateway;
+mod log;
+mod proxy;
+mod services;
+mod setup;
+mod site;
+mod webhook;
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+pub(crate) use consumer::{Consumer, Handled};
+pub(crate) use gateway::Gateway;
+pub(crate) use proxy::Proxy;
+pub(crate) use services::{PrivateRedis, psql, redis_url};
+pub(crate) use setup::{Setup, Source, subscription};
+pub(crate) use site::{Kind, Site, free_port};
+pub(crate) use webhook::{Answer, Provider, Signed, now, raw, stripe_event};
+
+/// How often a condition is looked at.
+const POLL_EVERY: Duration = Duration::from_millis(20);
+
+/// Waits until `check` gives a value, and fails the test when it has given none for `within`.
+pub(crate) async fn eventually<T>(
+    what: &str,
+    within: Duration,
+    mut check: impl AsyncFnMut() -> Option<T>,
+) -> T {
+    let deadline = Instant::now() + within;
+    loop {
+        if let Some(value) = check().await {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "not within {within:?}: {what}");
+        tokio::time::sleep(POLL_EVERY).await;
+    }
+}
+
+/// A name that no other test of this process, and no other process, uses.
+pub(crate) fn unique(prefix: &str) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{prefix}_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
