@@ -1,8 +1,14 @@
 //! Ctrl-C and SIGTERM for commands that run until they are stopped.
 
+use std::time::Duration;
+
+use futures::FutureExt as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit::Failure;
+
+/// How long a signal may echo.
+const ECHO: Duration = Duration::from_millis(500);
 
 /// The wish to stop.
 pub(crate) struct Stop {
@@ -26,5 +32,13 @@ impl Stop {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
+    }
+
+    /// Waits for a signal that is meant as another one. Some programs send the same wish twice, to the process and to its
+    /// group: what comes within half a second is that. Cancel safe.
+    pub(crate) async fn insisted(&mut self) {
+        tokio::time::sleep(ECHO).await;
+        let _echo = self.wanted().now_or_never();
+        self.wanted().await;
     }
 }

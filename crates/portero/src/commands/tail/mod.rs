@@ -47,7 +47,7 @@ pub(crate) async fn run(args: TailArgs) -> anyhow::Result<()> {
     let followed = tail.follow(&mut stop).await;
     tokio::select! {
         ended = tail.finish() => followed.and(ended),
-        () = stop.wanted() => Err(Failure::failed("stopped at once: some events may come again").into()),
+        () = stop.insisted() => Err(Failure::failed("stopped at once: some events may come again").into()),
     }
 }
 
