@@ -60,9 +60,11 @@ pub(crate) async fn keep_alive(
                 return;
             }
             Ok(Err(error)) => {
-                tracing::warn!(session.id = %session, %error, "the session could not be renewed")
+                tracing::warn!(session.id = %session, %error, "the session could not be renewed");
             }
-            Err(_) => tracing::warn!(session.id = %session, "the session was not renewed in time"),
+            Err(_) => {
+                tracing::warn!(session.id = %session, "the session was not renewed in time");
+            }
         }
         if renewed.elapsed() >= TRUST {
             set(&standing, Standing::Suspended);
