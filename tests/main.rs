@@ -1,1 +1,20 @@
-//! End-to-end tests: the real binary, real databases, public surfaces only.
+//! End-to-end tests: they start the program as an operator does and drive its public surfaces only: HTTP, gRPC, the command
+//! line. The services that they need are started by `scripts/test`.
+
+mod harness;
+
+mod auth;
+mod bad_input;
+mod crash;
+mod database;
+mod demo;
+mod dev;
+mod kinds;
+mod operation;
+mod protocol;
+mod redis;
+mod replicas;
+mod rotation;
+mod schema;
+mod shutdown;
+mod traces;

@@ -21,6 +21,7 @@ pub(crate) struct Gateway {
     settings: Vec<(String, String)>,
     declared: Vec<String>,
     ports: [u16; 3],
+    arguments: Vec<String>,
     child: Option<Child>,
 }
 
@@ -42,7 +43,8 @@ impl Gateway {
             ("SHUTDOWN__DRAIN_TIMEOUT", "5s".to_owned()),
         ];
         let settings = settings.map(|(key, value)| (key.to_owned(), value)).to_vec();
-        Self { site: Arc::clone(site), log, settings, declared: Vec::new(), ports, child: None }
+        let arguments = ["serve", "--migrate"].map(str::to_owned).to_vec();
+        Self { site: Arc::clone(site), log, settings, declared: Vec::new(), ports, arguments, child: None }
     }
 
     /// Starts one and waits until it serves.
@@ -56,6 +58,26 @@ impl Gateway {
     pub(crate) fn set(mut self, key: &str, value: impl Into<String>) -> Self {
         self.settings.retain(|(known, _)| known != key);
         self.settings.push((key.to_owned(), value.into()));
+        self
+    }
+
+    /// Without one of the settings.
+    pub(crate) fn without(mut self, key: &str) -> Self {
+        self.settings.retain(|(known, _)| known != key);
+        self
+    }
+
+    /// On a database that is migrated already.
+    pub(crate) fn without_migrating(mut self) -> Self {
+        self.arguments.retain(|argument| argument != "--migrate");
+        self
+    }
+
+    /// With a settings file, too.
+    pub(crate) fn config_file(mut self, content: &str) -> Self {
+        let path = self.site.path(&format!("gateway-{}.toml", self.ports[0]));
+        std::fs::write(&path, content).expect("written");
+        self.arguments.extend(["--config".to_owned(), path]);
         self
     }
 
@@ -79,7 +101,7 @@ impl Gateway {
         let served = self.log.count(SERVING);
         let log = OpenOptions::new().create(true).append(true).open(&self.log.path).expect("a log file");
         let mut command = self.command();
-        command.args(["serve", "--migrate"]).stdout(log.try_clone().expect("a handle")).stderr(log);
+        command.args(&self.arguments).stdout(log.try_clone().expect("a handle")).stderr(log);
         self.child = Some(command.spawn().expect("the program starts"));
         eventually("the gateway serves", START, async || {
             if let Some(status) = self.exited() {

@@ -20,7 +20,7 @@ pub(crate) use proxy::Proxy;
 pub(crate) use services::{PrivateRedis, psql, redis_url};
 pub(crate) use setup::{Setup, Source, subscription};
 pub(crate) use site::{Kind, Site, free_port};
-pub(crate) use webhook::{Answer, Provider, Signed, now, raw, stripe_event};
+pub(crate) use webhook::{Answer, Provider, Signed, get, now, raw, stripe_event};
 
 /// How often a condition is looked at.
 const POLL_EVERY: Duration = Duration::from_millis(20);

@@ -24,3 +24,6 @@ pub use money::Cents;
 pub use naive::NaiveReceiver;
 pub use reconcile::{Reconciliation, Row, reconcile};
 pub use transition::{Refusal, State, transition};
+
+/// How the provider signs: a recipe in JSON for a source of its own.
+pub const RECIPE: &str = include_str!("../pagora.recipe.json");

@@ -4,6 +4,7 @@ mod admin;
 mod completions;
 mod config;
 mod connection;
+mod demo;
 mod dev;
 mod exit;
 mod input;
@@ -37,7 +38,7 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
         Command::Dev(args) => Box::pin(dev::run(args)).await,
         Command::Serve(args) => Box::pin(serve::run(args)).await,
         Command::Migrate(args) => migrate::run(args).await,
-        Command::Demo(_) => anyhow::bail!("not yet"),
+        Command::Demo(args) => Box::pin(demo::run(args)).await,
         Command::Tenant(command) => Box::pin(admin::tenant::run(command)).await,
         Command::Source(command) => Box::pin(admin::source::run(command)).await,
         Command::Secret(command) => Box::pin(admin::secret::run(command)).await,
