@@ -145,8 +145,9 @@ async fn an_inbox_in_postgres_keeps_its_promises() {
     use std::str::FromStr as _;
 
     #[expect(clippy::disallowed_methods, reason = "where the test server is, only the environment knows")]
-    let url = std::env::var("PORTERO_TEST_POSTGRES_URL")
-        .expect("PORTERO_TEST_POSTGRES_URL names no Postgres: run the tests with scripts/test, which starts one");
+    let url = std::env::var("PORTERO_TEST_POSTGRES_URL").expect(
+        "PORTERO_TEST_POSTGRES_URL names no Postgres: run the tests with scripts/test, which starts one",
+    );
     let options = sqlx::postgres::PgConnectOptions::from_str(&url).expect("a good URL");
     let schema = format!("inbox_{}", std::process::id());
     let admin = sqlx::PgPool::connect_with(options.clone()).await.expect("opens");

@@ -164,7 +164,9 @@ async fn what_was_durably_acked_does_not_come_again_after_a_restart_and_the_rest
     let mut seen: HashMap<String, Vec<String>> = HashMap::new();
     while seen.values().map(Vec::len).sum::<usize>() < 6 {
         for delivery in deliveries(&mut stream, 1).await {
-            seen.entry(delivery.event.ordering_key.clone()).or_default().push(delivery.event.event_id.clone());
+            seen.entry(delivery.event.ordering_key.clone())
+                .or_default()
+                .push(delivery.event.event_id.clone());
             assert_eq!(settle(&stream, &delivery, Outcome::Ack).await, Status::Durable);
         }
     }
