@@ -1,7 +1,10 @@
 //! Accepting: many requests, few commits, one verdict each.
 //!
 //! Requests queue per shard. While earlier commits are in flight, what has queued up becomes the next batch; when nothing
-//! is in flight, a request commits at once and alone. So there is no lingering, and the batch grows with the load.
+//! is in flight, a request commits at once and alone. So there is no lingering, and the batch grows with the load. A
+//! second commit beside one in flight begins only for a batch that is worth it, since what a commit costs by itself is
+//! shared by its events and a store orders the commits of one shard one after the other anyway, or when the one in
+//! flight takes unusually long.
 //!
 //! A submission is never torn: its events reach the store in one call, in order, except when the store refuses one of
 //! them, which then fails alone. Submissions of one queue enter batches in the order in which they came; batches that are
@@ -55,6 +58,10 @@ pub struct AcceptConfig {
     pub batch_bytes_max: usize,
     /// Most commits of one queue in flight. Default 2.
     pub commits_in_flight_max: usize,
+    /// How many events wait before one more commit begins beside each that is in flight. Default 64.
+    pub further_commit_events_min: usize,
+    /// How long an event may have waited until one more commit begins all the same. Default 100 ms.
+    pub further_commit_wait: Duration,
     /// How often a commit whose outcome is unknown is tried again. Default 2.
     pub unknown_outcome_retries: u32,
     /// For how long such retries may begin. Default 3 s.
@@ -71,6 +78,8 @@ impl Default for AcceptConfig {
             batch_events_max: 256,
             batch_bytes_max: 4 * 1024 * 1024,
             commits_in_flight_max: 2,
+            further_commit_events_min: 64,
+            further_commit_wait: Duration::from_millis(100),
             unknown_outcome_retries: 2,
             unknown_outcome_window: Duration::from_secs(3),
         }

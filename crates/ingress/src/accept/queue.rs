@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use portero_types::NewEvent;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::{AcceptConfig, EventResult, Failure};
 
@@ -16,12 +17,13 @@ pub(super) struct Submission {
     pub(super) events: Vec<NewEvent>,
     pub(super) reply: oneshot::Sender<Vec<EventResult>>,
     bytes: usize,
+    since: Instant,
 }
 
 impl Submission {
     pub(super) fn new(events: Vec<NewEvent>, reply: oneshot::Sender<Vec<EventResult>>) -> Self {
         let bytes = events.iter().map(cost_bytes).sum();
-        Self { events, reply, bytes }
+        Self { events, reply, bytes, since: Instant::now() }
     }
 }
 
@@ -42,6 +44,13 @@ struct State {
     workers: usize,
 }
 
+impl State {
+    /// Since when the first in the queue has waited.
+    fn waits_since(&self) -> Option<Instant> {
+        self.waiting.front().map(|submission| submission.since)
+    }
+}
+
 impl Queue {
     /// Adds a submission. True means that the caller must start a worker, which is already counted.
     pub(super) fn push(&self, submission: Submission, config: &AcceptConfig) -> Result<bool, Failure> {
@@ -54,7 +63,11 @@ impl Queue {
         state.events += submission.events.len();
         state.bytes += submission.bytes;
         state.waiting.push_back(submission);
-        let needs_worker = state.workers < config.commits_in_flight_max.max(1);
+        // A worker that is there comes back for what waits, so only the first one must begin at once.
+        let enough = state.events >= state.workers.saturating_mul(config.further_commit_events_min);
+        let needs_worker = state.workers < config.commits_in_flight_max.max(1)
+            && (enough
+                || state.waits_since().is_some_and(|since| since.elapsed() >= config.further_commit_wait));
         if needs_worker {
             state.workers += 1;
         }

@@ -52,7 +52,7 @@ async fn an_idle_batcher_commits_a_request_at_once_and_alone() {
 #[tokio::test]
 async fn what_queues_up_behind_commits_in_flight_becomes_one_batch_in_order() {
     let store = FakeStore::gated(0);
-    let handle = handle(one_queue(), &store);
+    let handle = handle(AcceptConfig { further_commit_events_min: 1, ..one_queue() }, &store);
     let tasks = submit_all(&handle, (1..=9).map(|n| vec![numbered(n)])).await;
     store.until_in_flight(2).await;
     store.gate.add_permits(3);
@@ -65,6 +65,38 @@ async fn what_queues_up_behind_commits_in_flight_becomes_one_batch_in_order() {
         let rest: Vec<_> = (3..=9).map(|n| format!("evt_{n}")).collect();
         assert_eq!(state.calls[2], rest);
     });
+}
+
+#[tokio::test]
+async fn a_second_commit_begins_beside_the_first_only_when_enough_events_wait() {
+    let store = FakeStore::gated(0);
+    let handle = handle(AcceptConfig { further_commit_events_min: 3, ..one_queue() }, &store);
+    let mut tasks = submit_all(&handle, (1..=3).map(|n| vec![numbered(n)])).await;
+    store.until_in_flight(1).await;
+    assert_eq!(store.with(|state| state.calls.clone()), [["evt_1"]], "two wait for the first");
+    tasks.extend(submit_all(&handle, [vec![numbered(4)]]).await);
+    store.until_in_flight(2).await;
+    tasks.extend(submit_all(&handle, (5..=9).map(|n| vec![numbered(n)])).await);
+    assert_eq!(store.with(|state| state.calls.clone()), [vec!["evt_1"], vec!["evt_2", "evt_3", "evt_4"]]);
+    store.gate.add_permits(3);
+    for result in results(tasks).await {
+        assert_eq!(result, [Ok(Outcome::Accepted)]);
+    }
+    assert_eq!(store.with(|state| state.calls[2].len()), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_hangs_holds_up_only_what_is_in_it() {
+    let store = FakeStore::gated(0);
+    let handle = handle(one_queue(), &store);
+    let mut tasks = submit_all(&handle, (1..=2).map(|n| vec![numbered(n)])).await;
+    store.until_in_flight(1).await;
+    tokio::time::advance(AcceptConfig::default().further_commit_wait).await;
+    tasks.extend(submit_all(&handle, [vec![numbered(3)]]).await);
+    store.until_in_flight(2).await;
+    assert_eq!(store.with(|state| state.calls.clone()), [vec!["evt_1"], vec!["evt_2", "evt_3"]]);
+    store.gate.add_permits(2);
+    results(tasks).await;
 }
 
 #[tokio::test]
