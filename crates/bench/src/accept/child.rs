@@ -8,13 +8,13 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::Options;
 use super::database::Database;
+use super::process::Process;
 use crate::serve::Ready;
 
 /// How long a receiver may take to start (it migrates its database) or to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Clock ticks per second in /proc, the same on every Linux that Rust runs on.
-const TICKS_PER_SECOND: u64 = 100;
 
 /// A running receiver. Killed when dropped.
 pub(super) struct Child {
@@ -24,16 +24,20 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts a receiver and waits until it can be reached.
-    pub(super) async fn start(
-        database: &Database,
-        secret: &str,
-        baseline_connections: u32,
-    ) -> anyhow::Result<Self> {
+    pub(super) async fn start(database: &Database, secret: &str, options: &Options) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("finding this program")?;
-        let mut process = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .arg(database.side.command())
             .args(["--postgres-url", &database.url, "--secret", secret])
-            .args(["--baseline-connections", &baseline_connections.to_string()])
+            .args(["--baseline-connections", &options.baseline_connections.to_string()]);
+        if let Some(commits) = options.tuning.commits_in_flight {
+            command.args(["--commits-in-flight", &commits.to_string()]);
+        }
+        if options.tuning.one_queue {
+            command.arg("--one-queue");
+        }
+        let mut process = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -53,12 +57,8 @@ impl Child {
     }
 
     /// Processor time that it has used; `None` where /proc does not tell.
-    pub(super) fn cpu_time(&self) -> Option<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id()?)).ok()?;
-        // The name in parentheses may hold spaces: user and system time are the 12th and 13th fields after it (proc(5)).
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-        let ticks = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
-        Some(Duration::from_millis(ticks * (1_000 / TICKS_PER_SECOND)))
+    pub(super) fn cpu(&self) -> Option<Duration> {
+        Process::read(self.process.id()?).map(|process| process.own)
     }
 
     /// Lets it end by itself.

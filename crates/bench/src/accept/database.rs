@@ -1,6 +1,7 @@
 //! Databases of one's own on a given server: made, looked at, dropped.
 
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use sqlx::postgres::PgConnection;
@@ -8,6 +9,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Row as _};
 use url::Url;
 
 use super::Side;
+use super::process::Process;
 
 /// A Postgres server on which databases may be created.
 pub(super) struct Server {
@@ -110,6 +112,20 @@ impl Database {
             );
         }
         Ok(connection.close().await?)
+    }
+
+    /// Processor time that the server's processes have used, the ones that ended included; `None` unless the server runs
+    /// on this machine and /proc tells.
+    pub(super) async fn server_cpu(&self) -> Option<Duration> {
+        let mut connection = self.connect().await.ok()?;
+        let backend: i32 =
+            sqlx::query("SELECT pg_backend_pid()").fetch_one(&mut connection).await.ok()?.try_get(0).ok()?;
+        let backend = Process::read(u32::try_from(backend).ok()?)?;
+        let server = Process::read(backend.parent).filter(|_| backend.name == "postgres")?;
+        let running = Process::all()?.into_iter().filter(|process| process.parent == server.id);
+        let used = server.own + server.ended_children + running.map(|process| process.own).sum::<Duration>();
+        connection.close().await.ok()?;
+        Some(used)
     }
 
     async fn connect(&self) -> anyhow::Result<PgConnection> {

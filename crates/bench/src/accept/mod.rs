@@ -8,6 +8,7 @@ mod child;
 mod connection;
 mod database;
 mod load;
+mod process;
 mod report;
 mod requests;
 
@@ -21,8 +22,10 @@ use clap::Args;
 use self::child::Child;
 use self::database::{Database, Server};
 use self::load::Load;
+use self::process::Process;
 use self::report::{Report, Round};
 use self::requests::Requests;
+use crate::serve::Tuning;
 use crate::stripe::{Events, Key};
 
 /// At least this many times the baseline's rate.
@@ -58,6 +61,8 @@ pub(crate) struct Options {
     /// Connections of the plain receiver's pool.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) baseline_connections: u32,
+    #[command(flatten)]
+    pub(crate) tuning: Tuning,
     /// Measure one receiver only.
     #[arg(long, value_enum)]
     pub(crate) only: Option<Side>,
@@ -175,7 +180,7 @@ async fn round(
 ) -> anyhow::Result<Round> {
     database.settle().await?;
     let events = Events::new(options.body_bytes, number, options.entities)?;
-    let child = Child::start(database, secret, options.baseline_connections).await?;
+    let child = Child::start(database, secret, options).await?;
     let length = Duration::from_secs(options.warm_up + options.seconds);
     let requests = Arc::new(Requests::prepare(events, &Key::new(secret), child.ready(), length, rate));
     let load = Load {
@@ -184,11 +189,15 @@ async fn round(
         warm_up: Duration::from_secs(options.warm_up),
         measured: Duration::from_secs(options.seconds),
     };
-    let before = child.cpu_time();
+    let before =
+        [child.cpu(), database.server_cpu().await, Process::read(std::process::id()).map(|load| load.own)];
     let measured = tokio::task::spawn_blocking(move || load.run(&requests)).await?;
-    let cpu = before.zip(child.cpu_time()).map(|(before, after)| after.saturating_sub(before));
+    let load_after = Process::read(std::process::id()).map(|load| load.own);
+    let receiver_after = child.cpu();
     child.stop().await?;
-    Round::new(&measured?, cpu)
+    let after = [receiver_after, database.server_cpu().await, load_after];
+    let used = |part: usize| Some(after[part]?.saturating_sub(before[part]?));
+    Round::new(&measured?, used(0), used(1), used(2))
 }
 
 /// Progress, beside the report.

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::database::Settings;
 use super::load::Measured;
 use super::{Options, RATIO_AIM, Side};
+use crate::serve::Tuning;
 
 /// One round of one receiver.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -25,8 +26,12 @@ pub(super) struct Round {
     p999_ms: f64,
     /// Accepted events of the whole round, warm-up included.
     pub(super) answered: u64,
-    /// Processor time of the receiver per event, microseconds, database and load not included.
+    /// Processor time per event, microseconds: of the receiver.
     receiver_cpu_us: Option<f64>,
+    /// Of the database server, if it runs on this machine.
+    postgres_cpu_us: Option<f64>,
+    /// Of the load.
+    load_cpu_us: Option<f64>,
 }
 
 /// A whole run.
@@ -39,6 +44,8 @@ pub(super) struct Report {
     warm_up_seconds: u64,
     load_threads: u32,
     baseline_pool: u32,
+    /// What differs from the gateway's own bounds.
+    tuning: Tuning,
     /// Of the databases, which are on one server.
     pub(super) settings: Option<Settings>,
     baseline: Vec<Round>,
@@ -54,8 +61,14 @@ pub(super) struct Report {
 impl Round {
     /// # Errors
     /// When any request was not accepted: rates of a receiver that refuses cannot be compared.
-    pub(super) fn new(measured: &Measured, cpu: Option<Duration>) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        measured: &Measured,
+        receiver: Option<Duration>,
+        postgres: Option<Duration>,
+        load: Option<Duration>,
+    ) -> anyhow::Result<Self> {
         ensure!(measured.refused == 0, "{} requests were not answered 200", measured.refused);
+        let each = |cpu: Duration| cpu.as_secs_f64() * 1e6 / per(measured.answered, 1.0).max(1.0);
         let at = |quantile| to_ms(measured.latencies.value_at_quantile(quantile));
         Ok(Self {
             events_per_second: per(measured.latencies.len(), measured.length.as_secs_f64()),
@@ -63,7 +76,9 @@ impl Round {
             p99_ms: at(0.99),
             p999_ms: at(0.999),
             answered: measured.answered,
-            receiver_cpu_us: cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / per(measured.answered, 1.0).max(1.0)),
+            receiver_cpu_us: receiver.map(each),
+            postgres_cpu_us: postgres.map(each),
+            load_cpu_us: load.map(each),
         })
     }
 }
@@ -78,6 +93,7 @@ impl Report {
             warm_up_seconds: options.warm_up,
             load_threads: options.load_threads,
             baseline_pool: options.baseline_connections,
+            tuning: options.tuning,
             settings: None,
             baseline: Vec::new(),
             portero: Vec::new(),
@@ -131,12 +147,18 @@ impl Report {
 
 /// The median of each figure by itself.
 fn median(rounds: &[Round]) -> Option<Round> {
-    let last = rounds.last()?;
-    let middle = |figure: fn(&Round) -> f64| {
-        let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
+    rounds.first()?;
+    let of = |mut figures: Vec<f64>| {
         figures.sort_by(f64::total_cmp);
         let half = figures.len() / 2;
         if figures.len() % 2 == 1 { figures[half] } else { f64::midpoint(figures[half - 1], figures[half]) }
+    };
+    let middle = |figure: fn(&Round) -> f64| of(rounds.iter().map(figure).collect());
+    let known = |figure: fn(&Round) -> Option<f64>| {
+        rounds
+            .iter()
+            .all(|round| figure(round).is_some())
+            .then(|| of(rounds.iter().filter_map(figure).collect()))
     };
     Some(Round {
         events_per_second: middle(|round| round.events_per_second),
@@ -144,7 +166,9 @@ fn median(rounds: &[Round]) -> Option<Round> {
         p99_ms: middle(|round| round.p99_ms),
         p999_ms: middle(|round| round.p999_ms),
         answered: rounds.iter().map(|round| round.answered).sum(),
-        receiver_cpu_us: last.receiver_cpu_us.map(|_| middle(|round| round.receiver_cpu_us.unwrap_or(0.0))),
+        receiver_cpu_us: known(|round| round.receiver_cpu_us),
+        postgres_cpu_us: known(|round| round.postgres_cpu_us),
+        load_cpu_us: known(|round| round.load_cpu_us),
     })
 }
 
@@ -155,6 +179,10 @@ fn per(count: u64, seconds: f64) -> f64 {
 
 fn to_ms(micros: u64) -> f64 {
     per(micros, 1_000.0)
+}
+
+fn shown(micros: Option<f64>) -> String {
+    micros.map_or_else(String::new, |micros| format!("{micros:.0}"))
 }
 
 impl fmt::Display for Round {
@@ -174,7 +202,8 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "{} CPUs; {} connections, {}-byte Stripe events, all distinct; medians of rounds of {} s after {} s of warm-up",
+            "{} CPUs; {} connections, {}-byte Stripe events, all distinct; medians of rounds of {} s after {} s of warm-up; \
+             processor time is per event",
             self.cpus, self.connections, self.body_bytes, self.seconds_per_round, self.warm_up_seconds
         )?;
         let mut table = Table::new();
@@ -187,7 +216,9 @@ impl fmt::Display for Report {
             "p50 ms",
             "p99 ms",
             "p99.9 ms",
-            "CPU µs/event",
+            "CPU µs",
+            "Postgres µs",
+            "load µs",
         ]);
         for (name, rounds, middle) in [
             ("axum + sqlx", &self.baseline, self.baseline_median),
@@ -204,7 +235,9 @@ impl fmt::Display for Report {
                 format!("{:.2}", middle.p50_ms),
                 format!("{:.2}", middle.p99_ms),
                 format!("{:.2}", middle.p999_ms),
-                middle.receiver_cpu_us.map_or_else(String::new, |micros| format!("{micros:.0}")),
+                shown(middle.receiver_cpu_us),
+                shown(middle.postgres_cpu_us),
+                shown(middle.load_cpu_us),
             ]);
         }
         write!(f, "{table}")?;
@@ -224,7 +257,16 @@ mod tests {
     use super::*;
 
     fn round(events_per_second: f64, p99_ms: f64) -> Round {
-        Round { events_per_second, p50_ms: 1.0, p99_ms, p999_ms: 9.0, answered: 10, receiver_cpu_us: None }
+        Round {
+            events_per_second,
+            p50_ms: 1.0,
+            p99_ms,
+            p999_ms: 9.0,
+            answered: 10,
+            receiver_cpu_us: None,
+            postgres_cpu_us: None,
+            load_cpu_us: None,
+        }
     }
 
     #[test]

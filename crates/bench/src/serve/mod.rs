@@ -29,6 +29,20 @@ pub(crate) struct Options {
     /// Connections of the plain receiver's pool. Portero keeps its own defaults.
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub(crate) baseline_connections: u32,
+    /// What to change in Portero.
+    #[command(flatten)]
+    pub(crate) tuning: Tuning,
+}
+
+/// Bounds of Portero's batcher, to try others than the gateway's own.
+#[derive(Args, Clone, Copy, Debug, Default, serde::Serialize)]
+pub(crate) struct Tuning {
+    /// Most commits of one queue in flight, instead of the gateway's own bound.
+    #[arg(long, value_name = "N")]
+    pub(crate) commits_in_flight: Option<usize>,
+    /// One queue for all shards instead of one each.
+    #[arg(long)]
+    pub(crate) one_queue: bool,
 }
 
 /// Where a receiver can be reached.

@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use portero_directory::{Directory, DirectoryConfig};
-use portero_ingress::{AcceptConfig, AcceptHandle, Edge, EdgeConfig, Parts};
+use portero_ingress::{AcceptConfig, AcceptHandle, Edge, EdgeConfig, Parts, Queues};
 use portero_keyring::{KEY_BYTES, KeyId, Keyring, NONCE_BYTES, secret_aad};
 use portero_prefilter::{Layered, Local, LocalConfig, Prefilter};
 use portero_store::{ConfigStore, NewSecret, NewSource, NewTenant, SchemaStore, Sealed, Source};
 use portero_store_postgres::{PostgresConfig, PostgresStore};
-use portero_types::{Clock, IngestKey, ProviderName, SecretId, SourceId, TenantId};
+use portero_types::{Clock, IngestKey, ProviderName, SecretId, ShardCount, SourceId, TenantId};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::{Options, listen, tell, until_parent_ends};
+use super::{Options, Tuning, listen, tell, until_parent_ends};
 use crate::clock::SystemClock;
 
 /// Time between two foldings of observed durations.
@@ -50,7 +50,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let prefilter: Arc<dyn Prefilter> = prefilter;
 
     let accept = AcceptHandle::new(
-        AcceptConfig { shards: store.shards().await?, ..AcceptConfig::default() },
+        batching(options.tuning, store.shards().await?),
         Arc::new(store.clone()),
         Arc::clone(&prefilter),
         Arc::new(|_shard| {}),
@@ -71,6 +71,16 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     confirming.abort();
     store.close().await;
     Ok(())
+}
+
+/// The gateway's own bounds, but for what the command line changes.
+fn batching(tuning: Tuning, shards: ShardCount) -> AcceptConfig {
+    let defaults = AcceptConfig { shards, ..AcceptConfig::default() };
+    AcceptConfig {
+        queues: if tuning.one_queue { Queues::One } else { defaults.queues },
+        commits_in_flight_max: tuning.commits_in_flight.unwrap_or(defaults.commits_in_flight_max),
+        ..defaults
+    }
 }
 
 /// Logs and metrics as the gateway has them, traces not exported.
