@@ -1,6 +1,7 @@
 //! One consumer's stream as the dispatcher sees it: what it may hold, and the channel towards it.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use portero_engine::Token;
@@ -131,6 +132,8 @@ pub(crate) struct Stream {
     pub(crate) end: watch::Sender<Option<EndReason>>,
     /// Frames other than deliveries that wait for room in the channel.
     pub(crate) outbox: VecDeque<Frame>,
+    /// Deliveries that are being prepared.
+    pub(crate) unsent: Unsent,
     /// Unsettled deliveries and their bytes.
     pub(crate) events: u32,
     pub(crate) bytes: u64,
@@ -140,6 +143,41 @@ pub(crate) struct Stream {
     pub(crate) closing: bool,
     /// Where the next round over its lanes begins, so that no lane is always first.
     pub(crate) turn: usize,
+}
+
+/// Deliveries of one stream that were decided and are not yet in its channel.
+///
+/// A delivery may be revoked while its body is read; were it sent all the same, a settled event would come again, and after
+/// later ones of its entity. Whoever takes a token out of here decides: the job that sends it, or the actor that revokes it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unsent(Arc<Mutex<HashSet<DeliveryToken>>>);
+
+impl Unsent {
+    pub(crate) fn add(&self, token: DeliveryToken) {
+        self.tokens().insert(token);
+    }
+
+    /// Takes one out; false when it is in the channel already.
+    pub(crate) fn withdraw(&self, token: &DeliveryToken) -> bool {
+        self.tokens().remove(token)
+    }
+
+    /// Puts what of a frame was not withdrawn into the channel; answers how many deliveries that were.
+    pub(crate) fn send(&self, room: mpsc::Permit<'_, Frame>, mut frame: Vec<Delivery>) -> usize {
+        // Held until the frame is in the channel, so that the revocation of any of it comes after it there.
+        let mut tokens = self.tokens();
+        frame.retain(|delivery| tokens.remove(&delivery.token));
+        let count = frame.len();
+        if count > 0 {
+            room.send(Frame::Deliver(frame));
+        }
+        count
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, HashSet<DeliveryToken>> {
+        // No operation on the set leaves it half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Stream {
@@ -166,5 +204,55 @@ impl Stream {
     /// How many more bytes it may hold now.
     pub(crate) fn bytes_room(&self) -> u64 {
         self.flow.bytes_max.saturating_sub(self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portero_types::{Epoch, ProviderName, ReceiptId, RequestId, Shard, SourceId, TenantId};
+
+    use super::*;
+
+    fn delivery(n: u64) -> Delivery {
+        let at = Timestamp::from_secs(1);
+        let event = Event {
+            receipt_id: ReceiptId::new(at, u128::from(n)),
+            tenant: TenantId::new("acme").expect("valid"),
+            source: SourceId::new("stripe").expect("valid"),
+            provider: ProviderName::new("stripe").expect("valid"),
+            event_id: format!("evt_{n}"),
+            id_derived: false,
+            event_type: String::new(),
+            ordering_key: "stripe:a".to_owned(),
+            received_at: at,
+            request_id: RequestId::new(at, 1),
+            trace_parent: String::new(),
+            content_type: String::new(),
+            headers: Vec::new(),
+            body: Vec::new().into(),
+        };
+        let token = Token { epoch: Epoch(1), position: n, delivery: 1 };
+        let token = DeliveryToken { lane: LaneNo(0), token };
+        Delivery { token, attempt: 1, position: Position { shard: Shard(0), n }, event }
+    }
+
+    #[tokio::test]
+    async fn a_delivery_is_either_sent_or_withdrawn() {
+        let (frames, mut receiver) = mpsc::channel(FRAMES_MAX);
+        let unsent = Unsent::default();
+        let both = vec![delivery(1), delivery(2)];
+        for delivery in &both {
+            unsent.add(delivery.token);
+        }
+        assert!(unsent.withdraw(&both[0].token), "it is not sent yet");
+        let room = frames.reserve().await.expect("open");
+        assert_eq!(unsent.send(room, both.clone()), 1);
+        let frame = receiver.try_recv().expect("a frame");
+        assert!(matches!(&frame, Frame::Deliver(sent) if sent[0].token == both[1].token), "{frame:?}");
+        assert!(!unsent.withdraw(&both[1].token), "it is sent already");
+
+        let room = frames.reserve().await.expect("open");
+        assert_eq!(unsent.send(room, both), 0, "nothing is left of the frame");
+        assert!(receiver.try_recv().is_err());
     }
 }

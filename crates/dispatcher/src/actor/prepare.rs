@@ -11,7 +11,7 @@ use super::{Actor, Done, PACE};
 use crate::dispatcher::TraceHook;
 use crate::metrics;
 use crate::stream::{
-    Delivery, DeliveryToken, EndReason, Ending, FRAME_BODY_BYTES_MAX, FRAME_EVENTS_MAX, Frame,
+    Delivery, DeliveryToken, EndReason, Ending, FRAME_BODY_BYTES_MAX, FRAME_EVENTS_MAX, Frame, Unsent,
     WRITE_STALL_MAX,
 };
 
@@ -39,6 +39,7 @@ struct Batch {
     store: DynStore,
     stream: StreamId,
     frames: mpsc::Sender<Frame>,
+    unsent: Unsent,
     message_bytes_max: usize,
     subscription: SubscriptionId,
     trace: Option<TraceHook>,
@@ -60,6 +61,7 @@ impl Actor {
                     store: self.shared.store.clone(),
                     stream: id,
                     frames: stream.frames.clone(),
+                    unsent: stream.unsent.clone(),
                     message_bytes_max: usize::try_from(stream.message_bytes_max).unwrap_or(usize::MAX),
                     subscription: self.subscription.id.clone(),
                     trace: self.shared.trace.clone(),
@@ -105,6 +107,7 @@ impl Actor {
             stream.bytes += size;
             bytes += size;
             self.in_hand.insert(token, (id, size));
+            stream.unsent.add(token);
             let shard = self.subscription.lanes.shard_of(no, self.shards);
             let position = Position { shard, n: delivery.entry.n };
             batch.push(Bare {
@@ -120,6 +123,9 @@ impl Actor {
     pub(super) fn prepared(&mut self, done: PreparedDone) {
         if let Some(stream) = self.streams.get_mut(&done.stream) {
             stream.preparing -= 1;
+            for (token, _) in &done.unsent {
+                stream.unsent.withdraw(token);
+            }
         }
         let now = self.now();
         for (token, why) in done.unsent {
@@ -149,13 +155,13 @@ impl Batch {
             }
         };
         for frame in self.pack(events, &mut done.unsent) {
-            let tokens: Vec<DeliveryToken> = frame.iter().map(|delivery| delivery.token).collect();
-            let count = frame.len();
-            match self.frames.send_timeout(Frame::Deliver(frame), WRITE_STALL_MAX).await {
-                Ok(()) => metrics::delivered(count),
-                Err(error) => {
-                    done.stalled |= matches!(error, mpsc::error::SendTimeoutError::Timeout(_));
-                    done.unsent.extend(tokens.into_iter().map(|token| (token, Undeliverable::NotSent)));
+            let room = tokio::time::timeout(WRITE_STALL_MAX, self.frames.reserve()).await;
+            done.stalled |= room.is_err();
+            match room {
+                Ok(Ok(room)) => metrics::delivered(self.unsent.send(room, frame)),
+                Ok(Err(_)) | Err(_) => {
+                    let tokens = frame.into_iter().map(|delivery| delivery.token);
+                    done.unsent.extend(tokens.map(|token| (token, Undeliverable::NotSent)));
                 }
             }
         }

@@ -10,7 +10,7 @@ use super::{Actor, Attached};
 use crate::assign::assign;
 use crate::dispatcher::AttachError;
 use crate::metrics;
-use crate::stream::{DeliveryToken, EndReason, Ending, FRAMES_MAX, Frame, Stream, StreamSpec};
+use crate::stream::{DeliveryToken, EndReason, Ending, FRAMES_MAX, Frame, Stream, StreamSpec, Unsent};
 
 /// Most streams of one subscription on one gateway.
 const STREAMS_MAX: usize = 1_024;
@@ -45,6 +45,7 @@ impl Actor {
             frames,
             end,
             outbox: VecDeque::new(),
+            unsent: Unsent::default(),
             events: 0,
             bytes: 0,
             preparing: 0,
@@ -126,12 +127,16 @@ impl Actor {
                 revoked.entry(revoke.stream).or_default().push(token);
             }
         }
-        for (id, tokens) in revoked {
+        for (id, mut tokens) in revoked {
             for token in &tokens {
                 self.give_back(token);
             }
             if let Some(stream) = self.streams.get_mut(&id) {
-                stream.outbox.push_back(Frame::Revoke { tokens });
+                // What is withdrawn in time never reaches the consumer.
+                tokens.retain(|token| !stream.unsent.withdraw(token));
+                if !tokens.is_empty() {
+                    stream.outbox.push_back(Frame::Revoke { tokens });
+                }
             }
         }
     }
