@@ -47,6 +47,7 @@ impl Lane {
                 self.timers.set(offer.hold_until, Timer::Entity(entity));
                 if !is_parked && offer.started_at.plus(self.config.window_age_max) <= now {
                     self.park(now, entity);
+                    self.enforce_cap(now);
                 }
             }
             Phase::Idle | Phase::Fetching | Phase::Ready { .. } | Phase::Settling { .. } => {}

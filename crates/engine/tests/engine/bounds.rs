@@ -35,6 +35,18 @@ fn at_the_cap_of_settled_positions_the_oldest_leaves_the_window() {
 }
 
 #[test]
+fn a_slow_entity_that_leaves_the_window_with_many_followers_keeps_the_cap_too() {
+    let mut bench = Bench::new(small(), &[A, B, B, B, B, B]);
+    let first = bench.deliveries();
+    bench.settle(first[0].token, Outcome::Release);
+    bench.pass(secs(30));
+    bench.flush();
+    assert_eq!((bench.store.watermark, bench.store.acked.len()), (6, 0));
+    assert_eq!(bench.store.parked[&A].positions, [1]);
+    assert_eq!(bench.positions(), [1], "uncounted, at once");
+}
+
+#[test]
 fn a_blocked_entity_stops_the_reading_only_when_all_positions_are_taken() {
     let mut bench = Bench::new(small(), &[A]);
     let token = bench.delivery().token;

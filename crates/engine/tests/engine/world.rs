@@ -156,6 +156,12 @@ impl World {
         }
         let taken = self.model.events.len() - before;
         assert!(taken <= room, "takes no more than it said");
+        let unwritten = self.model.events.values().filter(|event| event.end.is_some()).count();
+        let window = self.lane.stats().window + unwritten;
+        assert!(
+            taken == 0 || window <= self.model.config.window_events_max,
+            "unwritten ends take their place"
+        );
         assert!(now_at >= through || taken == room, "stops only when it is full");
     }
 
