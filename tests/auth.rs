@@ -18,7 +18,9 @@ async fn get_tenant(client: &Client, tenant: &str) -> Result<v1::Tenant, Code> {
 }
 
 async fn subscribe(client: &Client, subscription: &str) -> ErrorKind {
-    let run = client.subscribe(subscription, SubscribeOptions::default()).run(|_| async { portero_client::Outcome::Ack });
+    let run = client
+        .subscribe(subscription, SubscribeOptions::default())
+        .run(|_| async { portero_client::Outcome::Ack });
     let ended = tokio::time::timeout(PATIENCE, run).await.expect("a refused subscription ends at once");
     ended.expect_err("it is refused").kind()
 }
@@ -41,7 +43,8 @@ async fn every_call_wants_a_token_that_allows_it() {
     let gateway = Gateway::start(&site).await;
     let mut setup = Setup::new(&gateway).await;
     setup.admin.create_subscription(subscription("other", |_| {})).await.expect("a subscription");
-    let request = v1::CreateTenantRequest { tenant_id: "rival".to_owned(), tenant: Some(v1::Tenant::default()) };
+    let request =
+        v1::CreateTenantRequest { tenant_id: "rival".to_owned(), tenant: Some(v1::Tenant::default()) };
     setup.admin.create_tenant(request).await.expect("a tenant");
 
     let stranger = Site::new(Kind::Sqlite);
@@ -60,7 +63,11 @@ async fn every_call_wants_a_token_that_allows_it() {
 
     let consumer = gateway.client(&site.consumer_token("other")).await;
     assert_eq!(subscribe(&consumer, "billing").await, ErrorKind::PermissionDenied);
-    assert_eq!(get_tenant(&consumer, "acme").await, Err(Code::PermissionDenied), "a consumer manages nothing");
+    assert_eq!(
+        get_tenant(&consumer, "acme").await,
+        Err(Code::PermissionDenied),
+        "a consumer manages nothing"
+    );
     assert_eq!(settle(&gateway, &site.consumer_token("other")).await, Code::PermissionDenied);
 
     let admin = gateway.client(&site.admin_token()).await;

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use crate::harness::{Answer, Consumer, Gateway, Kind, Provider, Proxy, Setup, Site, eventually, stripe_event};
+use crate::harness::{
+    Answer, Consumer, Gateway, Kind, Provider, Proxy, Setup, Site, eventually, stripe_event,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -113,7 +115,8 @@ async fn a_database_that_goes_away_again_and_again_under_load_loses_nothing() {
         senders.spawn(async move {
             let mut receipts = Vec::new();
             for sequence in 0..EVENTS_PER_ENTITY {
-                let body = stripe_event(&format!("evt_{entity}_{sequence}"), &format!("entity-{entity}"), sequence);
+                let body =
+                    stripe_event(&format!("evt_{entity}_{sequence}"), &format!("entity-{entity}"), sequence);
                 receipts.push(provider.deliver(&provider.sign(&body), PATIENCE).await.field("receipt_id"));
                 answered.fetch_add(1, Ordering::SeqCst);
             }

@@ -66,7 +66,9 @@ async fn a_consumer_of_the_second_gateway_gets_everything_after_the_first_is_kil
 }
 
 /// `choose` says which gateway survives and which is killed.
-async fn everything_arrives_after_one_of_two_is_killed(choose: impl FnOnce(Gateway, Gateway) -> (Gateway, Gateway)) {
+async fn everything_arrives_after_one_of_two_is_killed(
+    choose: impl FnOnce(Gateway, Gateway) -> (Gateway, Gateway),
+) {
     const BEFORE: usize = 100;
     const AFTER: usize = 100;
     let site = Site::new(Kind::Postgres);

@@ -16,9 +16,13 @@ async fn send_with(provider: &Provider, secret: &str, event_id: &str) -> Answer 
     provider.post(&provider.sign_with(secret, &stripe_event(event_id, event_id, 0), options)).await
 }
 
-on_each_store!(both_secrets_verify_during_the_overlap_the_receipt_says_which_and_afterwards_only_the_new_one_does);
+on_each_store!(
+    both_secrets_verify_during_the_overlap_the_receipt_says_which_and_afterwards_only_the_new_one_does
+);
 
-async fn both_secrets_verify_during_the_overlap_the_receipt_says_which_and_afterwards_only_the_new_one_does(kind: Kind) {
+async fn both_secrets_verify_during_the_overlap_the_receipt_says_which_and_afterwards_only_the_new_one_does(
+    kind: Kind,
+) {
     let site = Site::new(kind);
     let gateway = Gateway::start(&site).await;
     let mut setup = Setup::new(&gateway).await;
@@ -53,7 +57,8 @@ async fn both_secrets_verify_during_the_overlap_the_receipt_says_which_and_after
     assert_eq!((refused.status, refused.reason().as_str()), (401, "SIGNATURE_MISMATCH"));
     assert!(send_with(&provider, &new, "evt_newer").await.is_success());
 
-    let listed = v1::ListSecretsRequest { parent: setup.stripe.name.clone(), ..v1::ListSecretsRequest::default() };
+    let listed =
+        v1::ListSecretsRequest { parent: setup.stripe.name.clone(), ..v1::ListSecretsRequest::default() };
     let secrets = setup.admin.list_secrets(listed).await.expect("a list").into_inner().secrets;
     assert!(secrets.iter().all(|secret| secret.value.is_empty()), "a secret's value is shown once");
     let retired = secrets.iter().filter(|secret| secret.state() == v1::SecretState::Retired).count();

@@ -43,14 +43,17 @@ async fn an_empty_database_is_refused_with_the_command_that_helps_and_migrating_
 async fn everything_that_is_wrong_with_the_settings_is_said_at_once() {
     let site = Site::new(Kind::Sqlite);
     let file = site.path("wrong.toml");
-    let settings = "colour = 1\n[edge]\nlissten = \"127.0.0.1:1\"\nbody_max = \"12 parsecs\"\n[colours]\nred = 1\n";
+    let settings =
+        "colour = 1\n[edge]\nlissten = \"127.0.0.1:1\"\nbody_max = \"12 parsecs\"\n[colours]\nred = 1\n";
     std::fs::write(&file, settings).expect("written");
     for command in [&["serve"][..], &["config", "check"], &["migrate"]] {
         let gateway = Gateway::new(&site).set("GRPC__PROT", "1").set("SHUTDOWN__DRAIN_DELAY", "soon");
         let refused = run(gateway.command(), &[command, &["--config", &file]].concat());
         let said = text(&refused);
         assert_eq!(refused.status.code(), Some(64), "{command:?}: {said}");
-        for place in ["colour", "colours", "edge.lissten", "edge.body_max", "grpc.prot", "shutdown.drain_delay"] {
+        for place in
+            ["colour", "colours", "edge.lissten", "edge.body_max", "grpc.prot", "shutdown.drain_delay"]
+        {
             assert!(said.contains(place), "{command:?} does not name {place}: {said}");
         }
     }

@@ -46,7 +46,8 @@ async fn a_stop_under_load_loses_no_event_counts_no_attempt_and_ends_with_0(kind
         senders.spawn(async move {
             let mut receipts = Vec::new();
             for sequence in 0..EVENTS_PER_ENTITY {
-                let body = stripe_event(&format!("evt_{entity}_{sequence}"), &format!("entity-{entity}"), sequence);
+                let body =
+                    stripe_event(&format!("evt_{entity}_{sequence}"), &format!("entity-{entity}"), sequence);
                 receipts.push(provider.deliver(&provider.sign(&body), PATIENCE).await.field("receipt_id"));
                 answered.fetch_add(1, Ordering::SeqCst);
             }
@@ -81,10 +82,7 @@ async fn a_draining_gateway_says_that_it_is_not_ready_and_still_serves() {
     let setup = Setup::new(&gateway).await;
     let provider = setup.provider(&gateway);
     let readyz = format!("{}/readyz", gateway.management_url());
-    eventually("it is ready", PATIENCE, async || {
-        (get(&readyz).await.status == 200).then_some(())
-    })
-    .await;
+    eventually("it is ready", PATIENCE, async || (get(&readyz).await.status == 200).then_some(())).await;
     gateway.terminate();
     eventually("it says that it drains", PATIENCE, async || {
         let answer = get(&readyz).await;

@@ -10,6 +10,7 @@ use portero_client::{
 };
 use serde_json::Value;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::{Gateway, eventually};
 
@@ -31,12 +32,21 @@ pub(crate) struct Handled {
 #[derive(Debug, Default)]
 struct Books {
     handled: Vec<Handled>,
-    /// Receipts whose ack is on record, with its status.
-    acked: HashMap<String, SettlementStatus>,
+    /// Receipts whose ack is on record.
+    acked: HashMap<String, Ack>,
     /// Deliveries that came after their event's ack was on record.
     came_again: Vec<String>,
     connections: usize,
     disconnections: Vec<String>,
+}
+
+/// An ack on record.
+#[derive(Clone, Copy, Debug)]
+struct Ack {
+    status: SettlementStatus,
+    at: Instant,
+    /// The status said that another delivery had begun, and that one has not arrived yet.
+    owes_one: bool,
 }
 
 /// A running consumer of one subscription.
@@ -65,15 +75,19 @@ impl Observer for Bookkeeper {
 
     fn delivered(&self, delivery: &Delivery) {
         let mut books = self.books();
-        if let Some(status) = books.acked.get(delivery.receipt_id()).copied() {
-            let streams = books.connections;
-            books.came_again.push(format!("{status:?} on stream {streams}: {delivery:?}"));
+        let Some(ack) = books.acked.get_mut(delivery.receipt_id()) else { return };
+        if std::mem::take(&mut ack.owes_one) {
+            return;
         }
+        let (status, since) = (ack.status, ack.at.elapsed());
+        books.came_again.push(format!("{since:?} after {status:?}: {delivery:?}"));
     }
 
     fn settled(&self, receipt_id: &str, outcome: &Outcome, status: SettlementStatus) {
         if *outcome == Outcome::Ack && status.is_durable() {
-            self.books().acked.entry(receipt_id.to_owned()).or_insert(status);
+            let owes_one = status == SettlementStatus::DurableLate;
+            let ack = Ack { status, at: Instant::now(), owes_one };
+            self.books().acked.entry(receipt_id.to_owned()).or_insert(ack);
         }
     }
 }
@@ -184,12 +198,6 @@ impl Consumer {
         self.stop.cancel();
         let ended = tokio::time::timeout(Duration::from_secs(20), self.task).await;
         ended.expect("the consumer stops in time").expect("no panic").expect("no error");
-    }
-
-    /// Waits for the error that ends it.
-    pub(crate) async fn error(self) -> Error {
-        let ended = tokio::time::timeout(Duration::from_secs(20), self.task).await;
-        ended.expect("the consumer ends in time").expect("no panic").expect_err("an error")
     }
 }
 

@@ -19,7 +19,6 @@ pub(crate) struct Gateway {
     pub(crate) site: Arc<Site>,
     pub(crate) log: Log,
     settings: Vec<(String, String)>,
-    declared: Vec<String>,
     ports: [u16; 3],
     arguments: Vec<String>,
     child: Option<Child>,
@@ -44,7 +43,7 @@ impl Gateway {
         ];
         let settings = settings.map(|(key, value)| (key.to_owned(), value)).to_vec();
         let arguments = ["serve", "--migrate"].map(str::to_owned).to_vec();
-        Self { site: Arc::clone(site), log, settings, declared: Vec::new(), ports, arguments, child: None }
+        Self { site: Arc::clone(site), log, settings, ports, arguments, child: None }
     }
 
     /// Starts one and waits until it serves.
@@ -78,12 +77,6 @@ impl Gateway {
         let path = self.site.path(&format!("gateway-{}.toml", self.ports[0]));
         std::fs::write(&path, content).expect("written");
         self.arguments.extend(["--config".to_owned(), path]);
-        self
-    }
-
-    /// Says that log lines of level ERROR with this text belong to the test.
-    pub(crate) fn expect_error(mut self, text: &str) -> Self {
-        self.declared.push(text.to_owned());
         self
     }
 
@@ -198,7 +191,7 @@ impl Drop for Gateway {
             eprintln!("--- the end of {}:\n{}", self.log.path.display(), self.log.tail());
             return;
         }
-        let complaints = self.log.complaints(&self.declared);
+        let complaints = self.log.complaints();
         assert!(complaints.is_empty(), "unexpected lines in the log:\n{}", complaints.join("\n"));
     }
 }

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(crate) use consumer::{Consumer, Handled};
+pub(crate) use consumer::Consumer;
 pub(crate) use gateway::Gateway;
 pub(crate) use proxy::Proxy;
-pub(crate) use services::{PrivateRedis, psql, redis_url};
+pub(crate) use services::{PrivateRedis, redis_url};
 pub(crate) use setup::{Setup, Source, subscription};
 pub(crate) use site::{Kind, Site, free_port};
 pub(crate) use webhook::{Answer, Provider, Signed, get, now, raw, stripe_event};
