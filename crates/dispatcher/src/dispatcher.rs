@@ -10,6 +10,7 @@ use portero_engine::StreamId;
 use portero_store::{DynStore, NewSession, Subscription};
 use portero_types::{Clock, Generation, SessionId, ShardCount, SubscriptionId, SubscriptionNo, Timestamp};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,6 +21,9 @@ use crate::stream::{Backlog, DeliveryToken, EndReason, Ending, Flow, Frame, Sett
 
 /// How often it is looked whether a drain or stop is complete.
 const DRAIN_POLL: Duration = Duration::from_millis(5);
+/// How long outcomes outside of a stream wait for their lanes, and how often they are tried meanwhile.
+const LATE_PATIENCE: Duration = Duration::from_secs(1);
+const LATE_RETRY: Duration = Duration::from_millis(50);
 
 /// Makes a span part of the trace that a `traceparent` names.
 pub type TraceHook = Arc<dyn Fn(&tracing::Span, &str) + Send + Sync>;
@@ -185,7 +189,8 @@ impl Dispatcher {
         })
     }
 
-    /// Takes outcomes outside of a stream; one status per item, in order. An item whose lane is not here gets `TryAgain`.
+    /// Takes outcomes outside of a stream; one status per item, in order. Lanes that nobody has are fetched for it; an item
+    /// whose lane cannot be had within a second gets `TryAgain`.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -195,8 +200,21 @@ impl Dispatcher {
         items: Vec<Settlement>,
     ) -> Result<Vec<Status>, AttachError> {
         let actor = self.actor(subscription).await?;
-        let count = items.len();
-        Ok(settle(&actor, items).await.unwrap_or_else(|| vec![Status::TryAgain; count]))
+        let deadline = Instant::now() + LATE_PATIENCE;
+        let mut statuses = vec![Status::TryAgain; items.len()];
+        let mut open: Vec<usize> = (0..items.len()).collect();
+        loop {
+            let again = open.iter().map(|item| items[*item].clone()).collect();
+            let Some(answers) = settle(&actor, again).await else { return Ok(statuses) };
+            for (item, status) in open.iter().zip(answers) {
+                statuses[*item] = status;
+            }
+            open.retain(|item| statuses[*item] == Status::TryAgain);
+            if open.is_empty() || Instant::now() >= deadline {
+                return Ok(statuses);
+            }
+            tokio::time::sleep(LATE_RETRY).await;
+        }
     }
 
     /// Asks all consumers to settle and reconnect; they get no further deliveries here, and no new stream is opened.

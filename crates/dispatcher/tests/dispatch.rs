@@ -303,3 +303,22 @@ async fn streams_of_unknown_subscriptions_and_streams_while_draining_are_refused
     assert_eq!(run.attach_with("late", Flow::default()).await.err(), Some(AttachError::ShuttingDown));
     run.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outcome_is_written_although_no_stream_is_left_and_the_gateway_is_another_one() {
+    let (_folder, path) = folder().await;
+    let run = Run::start(&path).await;
+    run.accept("a", &["a1", "a2"]).await;
+    let mut stream = run.attach("c").await;
+    let first = deliveries(&mut stream, 1).await;
+    drop(stream);
+    run.stop().await;
+
+    let run = Run::start(&path).await;
+    let billing = SubscriptionId::new("billing").expect("valid");
+    let statuses = run.dispatcher.settle(&billing, vec![settlement(&first[0], Outcome::Ack)]).await;
+    assert_eq!(statuses.expect("statuses"), [Status::DurableLate]);
+    let mut stream = run.attach("c").await;
+    assert_eq!(ids(&deliveries(&mut stream, 1).await), ["a2"]);
+    run.stop().await;
+}

@@ -11,7 +11,7 @@ use crate::convert;
 impl Actor {
     pub(super) fn claim_when_due(&mut self) {
         let complete = self.lanes.len() == usize::from(self.subscription.lanes.get());
-        let wanted = !self.streams.is_empty() && !self.draining && !complete;
+        let wanted = self.has_interest() && !self.draining && !complete;
         if !wanted || self.claiming || self.releasing || Instant::now() < self.claim_at {
             return;
         }
@@ -57,9 +57,9 @@ impl Actor {
         }
     }
 
-    /// Without streams, lanes are flushed and given up, so that another gateway with a stream can have them at once.
+    /// When nobody needs them, lanes are flushed and given up, so that another gateway with a stream can have them at once.
     pub(super) fn release_when_idle(&mut self) {
-        if !self.streams.is_empty() || self.lanes.is_empty() || self.flushing || self.releasing {
+        if self.has_interest() || self.lanes.is_empty() || self.flushing || self.releasing {
             return;
         }
         for lane in self.lanes.values_mut() {

@@ -40,6 +40,8 @@ const TIMER_MAX: Duration = Duration::from_millis(250);
 const PACE: Duration = Duration::from_millis(100);
 /// How often lanes that another gateway owns are asked for again.
 const CLAIM_EVERY: Duration = Duration::from_secs(1);
+/// How long lanes are kept for outcomes that come outside of a stream.
+const LATE_INTEREST: Duration = Duration::from_secs(2);
 
 /// What an accepted stream is given.
 pub(crate) struct Attached {
@@ -91,6 +93,8 @@ pub(crate) struct Actor {
     flush_at: Instant,
     releasing: bool,
     next_stream: u64,
+    /// Until then lanes are wanted for outcomes that came outside of a stream.
+    late_until: Instant,
     draining: bool,
 }
 
@@ -131,6 +135,7 @@ impl Actor {
             flush_at: now,
             releasing: false,
             next_stream: 1,
+            late_until: now,
             draining: false,
         }
     }
@@ -269,6 +274,11 @@ impl Actor {
             }
             _ => false,
         }
+    }
+
+    /// Whether someone needs this subscription's lanes here: a stream, or outcomes that came a moment ago.
+    fn has_interest(&self) -> bool {
+        !self.streams.is_empty() || (!self.draining && Instant::now() < self.late_until)
     }
 
     fn is_finished(&self) -> bool {

@@ -28,7 +28,7 @@ pub(super) struct EntriesDone {
 
 impl Actor {
     pub(super) fn read_when_possible(&mut self) {
-        if self.streams.is_empty() {
+        if !self.has_interest() {
             return;
         }
         self.fetch_entries();

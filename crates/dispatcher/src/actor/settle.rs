@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use portero_engine::{Tag, Token};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::Actor;
+use super::{Actor, LATE_INTEREST};
 use crate::metrics;
 use crate::stream::{Settlement, Status};
 
@@ -73,11 +74,21 @@ impl Actor {
                     lane.handle_settle(now, &mut self.rng, settlement, tag);
                 }
                 None if u16::from(token.lane.0) < self.subscription.lanes.get() => {
+                    self.want_lanes();
                     self.settling.answer(number, item, Status::TryAgain);
                 }
                 None => self.settling.answer(number, item, Status::UnknownToken),
             }
         }
+    }
+
+    /// Work may be finished just as the only stream breaks, or its gateway: the lanes are fetched to write that down.
+    fn want_lanes(&mut self) {
+        let now = Instant::now();
+        if !self.has_interest() {
+            self.claim_at = now;
+        }
+        self.late_until = now + LATE_INTEREST;
     }
 
     pub(super) fn poll_statuses(&mut self) {
