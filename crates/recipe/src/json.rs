@@ -1,7 +1,7 @@
 //! A strict JSON reader that finds single values in bytes and keeps their source text.
 //!
-//! It never recurses with the input, needs one byte of memory per open bracket, and copies nothing but strings with
-//! escapes. Strings that nobody asks for may hold anything (bytes that are not UTF-8, lone surrogates, raw control
+//! It never recurses with the input, needs one byte of memory per open bracket and a bounded list of long containers, and
+//! copies nothing but strings with escapes. Strings that nobody asks for may hold anything (bytes that are not UTF-8, lone surrogates, raw control
 //! characters): only the grammar around them is checked. Numbers are never turned into machine numbers.
 
 use std::borrow::Cow;
@@ -18,7 +18,22 @@ pub(crate) struct Malformed;
 pub(crate) struct Document<'a> {
     bytes: Cow<'a, [u8]>,
     root: Range<usize>,
+    long: Long,
 }
+
+/// Where long containers end, so that look-ups pass over them in one step. Each is at least a 64th of the text and at
+/// most [`LONG_DEPTH_MAX`] deep, so there are at most a thousand of them whatever the text is.
+#[derive(Debug, Default)]
+struct Long {
+    bytes_min: usize,
+    /// Start and end, in the order of starts once the text was read.
+    found: Vec<(usize, usize)>,
+}
+
+/// Deepest container whose end is kept: as deep as paths lead.
+const LONG_DEPTH_MAX: usize = 16;
+/// Shorter containers are read again faster than they are looked up.
+const LONG_BYTES_MIN: usize = 64;
 
 /// What a look-up found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,11 +94,13 @@ impl<'a> Document<'a> {
             start += 3;
         }
         let start = skip_space(&bytes, start);
-        let end = skip_value(&bytes, start, depth_max)?;
+        let mut long = Long { bytes_min: LONG_BYTES_MIN.max(bytes.len() / 64), found: Vec::new() };
+        let end = skip_value(&bytes, start, depth_max, Some(&mut long))?;
         if skip_space(&bytes, end) != bytes.len() {
             return Err(Malformed);
         }
-        Ok(Self { bytes, root: start..end })
+        long.found.sort_unstable();
+        Ok(Self { bytes, root: start..end, long })
     }
 
     /// The place of the outermost value.
@@ -132,7 +149,13 @@ impl<'a> Document<'a> {
     fn children(&self, parent: Range<usize>) -> Children<'_> {
         let is_object = self.bytes[parent.start] == b'{';
         let is_container = is_object || self.bytes[parent.start] == b'[';
-        Children { bytes: &self.bytes, at: parent.start + 1, is_object, done: !is_container }
+        Children {
+            bytes: &self.bytes,
+            long: &self.long,
+            at: parent.start + 1,
+            is_object,
+            done: !is_container,
+        }
     }
 
     /// The elements of a batch, at most `max`.
@@ -182,6 +205,7 @@ impl<'a> Document<'a> {
 /// The children of a container in a checked document: the key's bytes between its quotes, and the value.
 struct Children<'d> {
     bytes: &'d [u8],
+    long: &'d Long,
     at: usize,
     is_object: bool,
     done: bool,
@@ -205,11 +229,28 @@ impl Iterator for Children<'_> {
             key = Some(at + 1..end - 1);
             at = skip_space(self.bytes, skip_space(self.bytes, end) + 1);
         }
-        let end = skip_value(self.bytes, at, usize::MAX).ok()?;
+        let end = match self.bytes.get(at) {
+            Some(b'{' | b'[') => self.long.end_of(at),
+            _ => None,
+        };
+        let end = end.or_else(|| skip_value(self.bytes, at, usize::MAX, None).ok())?;
         let after = skip_space(self.bytes, end);
         self.done = self.bytes.get(after) != Some(&b',');
         self.at = after + 1;
         Some((key, at..end))
+    }
+}
+
+impl Long {
+    fn end_of(&self, start: usize) -> Option<usize> {
+        let place = self.found.binary_search_by_key(&start, |(start, _)| *start).ok()?;
+        Some(self.found[place].1)
+    }
+
+    fn note(&mut self, start: usize, end: usize) {
+        if end - start >= self.bytes_min {
+            self.found.push((start, end));
+        }
     }
 }
 
@@ -224,15 +265,24 @@ fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// The end of the value that starts at `at`.
-fn skip_value(bytes: &[u8], mut at: usize, depth_max: usize) -> Result<usize, Malformed> {
+/// The end of the value that starts at `at`. Notes the long containers in it.
+fn skip_value(
+    bytes: &[u8],
+    mut at: usize,
+    depth_max: usize,
+    mut long: Option<&mut Long>,
+) -> Result<usize, Malformed> {
     let mut open = Vec::new();
+    let mut starts = [0; LONG_DEPTH_MAX];
     loop {
         at = skip_space(bytes, at);
         match bytes.get(at).ok_or(Malformed)? {
             kind @ (b'{' | b'[') => {
                 if open.len() >= depth_max {
                     return Err(Malformed);
+                }
+                if let Some(start) = starts.get_mut(open.len()) {
+                    *start = at;
                 }
                 open.push(*kind);
                 at = skip_space(bytes, at + 1);
@@ -266,6 +316,9 @@ fn skip_value(bytes: &[u8], mut at: usize, depth_max: usize) -> Result<usize, Ma
                 (b'{', b'}') | (b'[', b']') => {
                     open.pop();
                     at += 1;
+                    if let (Some(long), Some(start)) = (long.as_deref_mut(), starts.get(open.len())) {
+                        long.note(*start, at);
+                    }
                 }
                 _ => return Err(Malformed),
             }
@@ -285,6 +338,7 @@ fn skip_string(bytes: &[u8], at: usize) -> Result<usize, Malformed> {
     }
     let mut at = at + 1;
     loop {
+        at = skip_ordinary(bytes, at);
         match bytes.get(at).ok_or(Malformed)? {
             b'"' => return Ok(at + 1),
             b'\\' => match bytes.get(at + 1).ok_or(Malformed)? {
@@ -301,6 +355,23 @@ fn skip_string(bytes: &[u8], at: usize) -> Result<usize, Malformed> {
             _ => at += 1,
         }
     }
+}
+
+/// The first quote or backslash from `at` on, or a place before it that is not before `at`.
+fn skip_ordinary(bytes: &[u8], mut at: usize) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGHS: u64 = u64::from_ne_bytes([0x80; 8]);
+    // The lowest set high bit of the result belongs to the first byte that is zero.
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    while let Some(eight) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        let word = u64::from_le_bytes(*eight);
+        let hits = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\')));
+        if hits != 0 {
+            return at + (hits.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    at
 }
 
 /// A number or one of the three words.

@@ -145,3 +145,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn long_containers_are_passed_over_without_changing_what_is_found() {
+    let long = format!(r#"{{"id":"inner","list":[{}0],"text":"}}]\"{{["}}"#, "[1,2],".repeat(40));
+    let text =
+        format!(r#"{{"a":{long},"id":"outer","b":[{long},{{"id":"second"}}],"twice":{long},"twice":1}}"#);
+    assert_eq!(at(&text, "id").as_deref(), Some("outer"));
+    assert_eq!(at(&text, "a.id").as_deref(), Some("inner"));
+    assert_eq!(at(&text, "b.1.id").as_deref(), Some("second"));
+    assert_eq!(at(&text, "a.list.40").as_deref(), Some("0"));
+    let document = document(text.as_bytes()).expect("valid JSON");
+    assert_eq!(document.lookup(document.root(), &Path::parse("twice").expect("valid")), Lookup::Duplicate);
+}
+
+#[test]
+fn the_list_of_long_containers_is_bounded_whatever_the_text_is() {
+    let deep = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
+    assert!(document(deep.as_bytes()).expect("valid JSON").long.found.len() <= LONG_DEPTH_MAX);
+    let wide = format!("[{}0]", "[[[[0]]]],".repeat(20_000));
+    assert!(document(wide.as_bytes()).expect("valid JSON").long.found.len() <= 64 * LONG_DEPTH_MAX);
+}
