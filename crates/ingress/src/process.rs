@@ -178,6 +178,7 @@ async fn accept(edge: &Edge, events: Vec<NewEvent>) -> Vec<EventResult> {
         about.push((new.receipt_id, new.event_id.clone(), new.event_type.clone()));
         match hits.get(at).copied().flatten() {
             Some(Hit { receipt_id, body_digest }) if body_digest == new.body_digest => {
+                parts.accept.count_repeat(receipt_id);
                 results.push(Some(Ok(Outcome::Duplicate { first: receipt_id })));
             }
             // Other bytes under a known key: the store judges and records the conflict.

@@ -34,6 +34,8 @@ pub(crate) struct FakeState {
     pub(crate) events: Vec<NewEvent>,
     pub(crate) faults: VecDeque<Fault>,
     pub(crate) refused: HashSet<String>,
+    /// Repeats counted apart from commits.
+    pub(crate) repeats: HashMap<ReceiptId, u32>,
     pub(crate) in_flight: usize,
     pub(crate) in_flight_max: usize,
 }
@@ -92,6 +94,18 @@ impl AcceptStore for FakeStore {
             Some(_) => Err(Error::new(ErrorKind::OutcomeUnknown, "lost")),
             None => Ok(verdicts),
         }
+    }
+
+    async fn count_repeats(&self, counts: &[(ReceiptId, u32)]) -> Result<()> {
+        self.with(|state| {
+            if state.faults.pop_front().is_some() {
+                return Err(Error::new(ErrorKind::Unavailable, "down"));
+            }
+            for (receipt_id, count) in counts {
+                *state.repeats.entry(*receipt_id).or_default() += count;
+            }
+            Ok(())
+        })
     }
 
     async fn receipt_by_event_id(&self, _: TenantNo, _: &ProviderName, _: &str) -> Result<Option<Receipt>> {

@@ -77,6 +77,12 @@ pub trait AcceptStore: Send + Sync + 'static {
     /// Not cancel-safe: run it in a task of its own, never in the future of an HTTP handler.
     async fn accept(&self, batch: &[NewEvent]) -> crate::Result<Vec<Verdict>>;
 
+    /// Counts events that came again and were recognised before they reached [`AcceptStore::accept`]. A receipt that is gone
+    /// is passed over.
+    ///
+    /// With an error of kind `Unavailable` nothing was counted, with `OutcomeUnknown` all or nothing.
+    async fn count_repeats(&self, counts: &[(ReceiptId, u32)]) -> crate::Result<()>;
+
     /// The receipt of a key.
     async fn receipt_by_event_id(
         &self,

@@ -14,6 +14,7 @@
 
 mod commit;
 mod queue;
+mod repeats;
 #[cfg(test)]
 mod tests;
 
@@ -142,6 +143,7 @@ struct Shared {
     hint: Hint,
     /// Remembering in flight. It only saves work, so what finds no permit is skipped.
     remembering: Arc<Semaphore>,
+    repeats: repeats::Repeats,
     tasks: TaskTracker,
     closed: AtomicBool,
 }
@@ -174,6 +176,7 @@ impl AcceptHandle {
             prefilter,
             hint,
             remembering: Arc::new(Semaphore::new(REMEMBERING_MAX)),
+            repeats: repeats::Repeats::default(),
             tasks: TaskTracker::new(),
             closed: AtomicBool::new(false),
         }))
@@ -197,6 +200,13 @@ impl AcceptHandle {
         }
     }
 
+    /// Counts, a moment later, a repeat that was recognised without the store.
+    pub fn count_repeat(&self, first: ReceiptId) {
+        if self.0.repeats.add(first) {
+            self.0.tasks.spawn(repeats::write(Arc::clone(&self.0)));
+        }
+    }
+
     /// Refuses new submissions and waits until those already taken have their answers.
     ///
     /// Cancel-safe; may be called more than once.
@@ -210,7 +220,7 @@ impl AcceptHandle {
         let shared = &self.0;
         // Taken before the flag is read, so that a drain that begins now waits for this submission.
         let alive = shared.tasks.token();
-        if shared.closed.load(Ordering::SeqCst) {
+        if shared.is_closed() {
             return Err(Failure::ShuttingDown);
         }
         let queue_no = shared.queue_of(&events);
@@ -231,6 +241,10 @@ impl AcceptHandle {
 }
 
 impl Shared {
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
     /// The queue for a submission. `events` is not empty.
     fn queue_of(&self, events: &[NewEvent]) -> usize {
         match self.config.queues {

@@ -1,5 +1,6 @@
 //! The batcher's behaviour over a store with faults on demand.
 
+use std::collections::HashMap;
 use std::sync::Mutex;
 
 use portero_prefilter::Disabled;
@@ -309,4 +310,23 @@ async fn every_submitter_gets_exactly_one_verdict_per_event_under_load() {
         }
     }
     assert!(accepted > 300, "one call of four faults fails its own batch only: {accepted}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn recognised_repeats_are_counted_together_and_kept_while_the_store_is_away() {
+    let store = FakeStore::open();
+    let handle = handle(one_queue(), &store);
+    let (one, other) = (numbered(1).receipt_id, numbered(2).receipt_id);
+    store.with(|state| state.faults.push_back(Fault::Unavailable));
+    for receipt_id in [one, other, one] {
+        handle.count_repeat(receipt_id);
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(store.with(|state| state.repeats.is_empty()), "the first attempt fails");
+    handle.count_repeat(one);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(store.with(|state| state.repeats.clone()), HashMap::from([(one, 3), (other, 1)]));
+    handle.count_repeat(other);
+    handle.drain().await;
+    assert_eq!(store.with(|state| state.repeats[&other]), 2, "a shutdown writes what waits");
 }

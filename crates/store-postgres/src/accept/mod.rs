@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 pub(crate) use self::statement::Statement;
 
-use self::batch::Batch;
+use self::batch::{Batch, Count};
 use crate::PostgresStore;
 use crate::error::{Effect, corrupt};
 use crate::lease::rows;
@@ -47,6 +47,17 @@ impl AcceptStore for PostgresStore {
             repeats::count(&self.pools.repeats, &counts).await;
         }
         Ok(verdicts)
+    }
+
+    async fn count_repeats(&self, counts: &[(ReceiptId, u32)]) -> Result<()> {
+        if counts.is_empty() {
+            return Ok(());
+        }
+        let counts: Vec<_> = counts
+            .iter()
+            .map(|(id, count)| (*id, Count { duplicates: i64::from(*count), conflicts: 0 }))
+            .collect();
+        repeats::add(&self.pools.repeats, &counts, Effect::Commits).await
     }
 
     async fn receipt_by_event_id(

@@ -34,16 +34,21 @@ fn known(row: &PgRow, repeated: &[usize]) -> Result<Known> {
     Ok(Known { leader: *leader, receipt_id, body_digest: digest(row)? })
 }
 
-/// Counts repeats on their receipts. Rows are locked in the order of keys, like everywhere. Counts may be lost, verdicts may
-/// not: a failure is told and passed over.
+/// Counts repeats on their receipts. Counts may be lost, verdicts may not: a failure is told and passed over.
 pub(super) async fn count(pool: &Pool, counts: &[(ReceiptId, Count)]) {
+    if let Err(error) = add(pool, counts, Effect::None).await {
+        tracing::warn!(receipts = counts.len(), cause = %error, "repeats could not be counted");
+    }
+}
+
+/// Counts repeats on those of the receipts that are there. Rows are locked in the order of keys, like everywhere.
+pub(super) async fn add(pool: &Pool, counts: &[(ReceiptId, Count)], effect: Effect) -> Result<()> {
     let query = sqlx::query(
         "WITH held AS MATERIALIZED (
              SELECT r.receipt_id, g.duplicates, g.conflicts
-             FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY
-                  AS g (receipt_id, duplicates, conflicts, ordinal)
+             FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS g (receipt_id, duplicates, conflicts)
              JOIN receipts r USING (receipt_id)
-             ORDER BY g.ordinal
+             ORDER BY r.tenant_no, r.provider, r.event_id
              FOR NO KEY UPDATE OF r
          )
          UPDATE receipts r
@@ -53,7 +58,5 @@ pub(super) async fn count(pool: &Pool, counts: &[(ReceiptId, Count)]) {
     .bind(counts.iter().map(|(id, _)| id.0).bind_iter())
     .bind(counts.iter().map(|(_, count)| count.duplicates).bind_iter())
     .bind(counts.iter().map(|(_, count)| count.conflicts).bind_iter());
-    if let Err(error) = rows(pool, query, Effect::None).await {
-        tracing::warn!(receipts = counts.len(), cause = %error, "repeats could not be counted");
-    }
+    rows(pool, query, effect).await.map(drop)
 }

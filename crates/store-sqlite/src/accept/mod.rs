@@ -25,6 +25,14 @@ impl AcceptStore for SqliteStore {
         self.writer.write(move |connection| Box::pin(batch::accept(connection, batch, shards))).await
     }
 
+    async fn count_repeats(&self, counts: &[(ReceiptId, u32)]) -> Result<()> {
+        if counts.is_empty() {
+            return Ok(());
+        }
+        let counts = counts.to_vec();
+        self.writer.write(move |connection| Box::pin(rows::count_recognised(connection, counts))).await
+    }
+
     async fn receipt_by_event_id(
         &self,
         tenant_no: TenantNo,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use portero_store::{Result, codec};
-use portero_types::NewEvent;
+use portero_types::{NewEvent, ReceiptId};
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Sqlite, SqliteConnection};
 
@@ -198,6 +198,22 @@ pub(super) async fn count_repeats(
         if updated.rows_affected() != 1 {
             return Err(corrupt("receipts.receipt_id"));
         }
+    }
+    Ok(())
+}
+
+/// Adds what came again and was recognised before; a receipt that is gone is passed over.
+pub(super) async fn count_recognised(
+    connection: &mut SqliteConnection,
+    counts: Vec<(ReceiptId, u32)>,
+) -> Result<()> {
+    for (receipt_id, duplicates) in counts {
+        sqlx::query("UPDATE receipts SET duplicates = duplicates + ? WHERE receipt_id = ?")
+            .bind(duplicates)
+            .bind(receipt_id.0.as_bytes().as_slice())
+            .execute(&mut *connection)
+            .await
+            .map_err(statement)?;
     }
     Ok(())
 }

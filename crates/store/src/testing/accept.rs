@@ -303,6 +303,20 @@ pub async fn repeats_are_counted_on_the_receipt(database: &dyn Database) {
     .await;
 }
 
+pub async fn repeats_that_were_recognised_before_are_counted_too(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    let (first, second, gone) = (fixture.event("evt_1"), fixture.event("evt_2"), fixture.event("evt_3"));
+    fixture.store.accept(&[first.clone(), second.clone()]).await.expect("accepted");
+    let counts = [(second.receipt_id, 1), (gone.receipt_id, 7), (first.receipt_id, 5)];
+    fixture.store.count_repeats(&counts).await.expect("counted");
+    fixture.store.count_repeats(&counts[2..]).await.expect("counted");
+    fixture.store.count_repeats(&[]).await.expect("nothing to count");
+    for (event, duplicates) in [(first, 10), (second, 1)] {
+        let receipt = fixture.store.receipt(event.tenant_no, event.receipt_id).await.expect("read");
+        assert_eq!(receipt.map(|receipt| (receipt.duplicates, receipt.conflicts)), Some((duplicates, 0)));
+    }
+}
+
 pub async fn receipts_are_found_only_by_their_tenant(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let stranger = fixture.store.create_tenant(new_tenant("globex")).await.expect("a tenant");

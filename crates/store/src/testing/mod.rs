@@ -65,6 +65,7 @@ macro_rules! conformance {
             a_refused_event_takes_its_batch_along_but_not_its_neighbours_alone,
             an_empty_batch_is_nothing,
             repeats_are_counted_on_the_receipt,
+            repeats_that_were_recognised_before_are_counted_too,
             receipts_are_found_only_by_their_tenant,
             a_thousand_events_fit_one_batch,
         ]);
