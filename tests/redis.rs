@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::harness::{Consumer, Gateway, Kind, PrivateRedis, Provider, Setup, Site, redis_url, stripe_event};
+use crate::harness::{
+    Consumer, Gateway, Kind, PrivateRedis, Provider, Setup, Site, eventually, redis_url, stripe_event,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -29,7 +31,7 @@ async fn a_redis_that_is_flushed_killed_and_started_again_neither_loses_nor_repe
     let site = Site::new(Kind::Postgres);
     let mut gateway = Gateway::new(&site).set("REDIS__URL", redis.url());
     gateway.launch().await;
-    let setup = Setup::new(&gateway).await;
+    let mut setup = Setup::new(&gateway).await;
     let (provider, consumer) = (setup.provider(&gateway), Consumer::start(&gateway).await);
 
     let mut receipts = send_thrice(&provider, 0..STEP).await;
@@ -53,6 +55,14 @@ async fn a_redis_that_is_flushed_killed_and_started_again_neither_loses_nor_repe
     let accepted = gateway.metric("portero_ingress_events_total", &["outcome=\"accepted\""]).await;
     let duplicates = gateway.metric("portero_ingress_events_total", &["outcome=\"duplicate\""]).await;
     assert_eq!((accepted, duplicates), (280.0, 561.0), "the counts are exact");
+    for (event_id, expected) in [("evt_0", 3), ("evt_69", 2), ("evt_140", 2), ("evt_279", 2)] {
+        let counted = eventually("repeats are counted on the receipt", PATIENCE, async || {
+            let counted = setup.receipt(event_id).await.expect("a receipt").duplicates;
+            (counted >= expected).then_some(counted)
+        })
+        .await;
+        assert_eq!(counted, expected, "{event_id}");
+    }
     consumer.stop().await;
 }
 

@@ -99,3 +99,45 @@ async fn send_by_turns(providers: &[&Provider], events: std::ops::Range<usize>) 
     }
     receipts
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_was_paused_until_another_took_over_comes_back_and_serves() {
+    let site = Site::new(Kind::Postgres);
+    let (mut paused, other) = (Gateway::start(&site).await, Gateway::start(&site).await);
+    let setup = Setup::new(&paused).await;
+    setup.stripe.is_known(&other).await;
+    let first = Consumer::start(&paused).await;
+    first.is_connected().await;
+    send_by_turns(&[&setup.provider(&paused)], 0..10).await;
+    first.has_acked(10, PATIENCE).await;
+    let second = Consumer::start(&other).await;
+    second.is_connected().await;
+
+    paused.signal("STOP");
+    send_by_turns(&[&setup.provider(&other)], 10..20).await;
+    second.has_acked(10, PATIENCE).await;
+    paused.signal("CONT");
+
+    eventually("the paused gateway opens a new session", PATIENCE, async || {
+        (paused.log.count("the session had expired; a new one is open") > 0).then_some(())
+    })
+    .await;
+    send_by_turns(&[&setup.provider(&paused)], 20..30).await;
+    second.has_acked(20, PATIENCE).await;
+    assert!(paused.exited().is_none(), "it goes on");
+    first.stop().await;
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_gateways_with_one_instance_id_the_older_one_ends_and_says_why() {
+    let site = Site::new(Kind::Postgres);
+    let same = |gateway: Gateway| gateway.set("INSTANCE_ID", "same");
+    let mut older = same(Gateway::new(&site)).expect("give each process an instance_id of its own");
+    older.launch().await;
+    let mut newer = same(Gateway::new(&site));
+    newer.launch().await;
+    let status = older.ended(PATIENCE).await;
+    assert!(!status.success());
+    assert!(older.log.text().contains("give each process an instance_id of its own"), "{}", older.log.tail());
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use portero_directory::Directory;
 use portero_engine::StreamId;
-use portero_store::{DynStore, NewSession, Subscription};
+use portero_store::{DynStore, Subscription};
 use portero_types::{Clock, Generation, SessionId, ShardCount, SubscriptionId, SubscriptionNo, Timestamp};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::actor::{Actor, Command, MAILBOX};
 use crate::heads::watch_heads;
-use crate::session::{self, Standing};
+use crate::session::{Keeper, Standing};
 use crate::stream::{Backlog, DeliveryToken, EndReason, Ending, Flow, Frame, Settlement, Status, StreamSpec};
 
 /// How often it is looked whether a drain or stop is complete.
@@ -32,8 +32,8 @@ pub type TraceHook = Arc<dyn Fn(&tracing::Span, &str) + Send + Sync>;
 pub struct DispatcherConfig {
     /// Stable name of this process's place: a new session fences the older ones of the same name.
     pub instance: String,
-    /// This run's session.
-    pub session: SessionId,
+    /// Makes the id of a session: at the start, and after an outage in which the former one expired.
+    pub new_session: Arc<dyn Fn() -> SessionId + Send + Sync>,
     /// Joins delivery spans to the traces of their events; `None` when traces are off.
     pub trace: Option<TraceHook>,
     /// Seeds the jitter of retries.
@@ -59,7 +59,6 @@ pub(crate) struct Shared {
     pub(crate) store: DynStore,
     pub(crate) directory: Directory,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) session: SessionId,
     pub(crate) heads: watch::Sender<Vec<u64>>,
     pub(crate) standing: watch::Sender<Standing>,
     pub(crate) trace: Option<TraceHook>,
@@ -96,8 +95,16 @@ impl Dispatcher {
         clock: Arc<dyn Clock>,
         config: DispatcherConfig,
     ) -> portero_store::Result<Self> {
-        let session = NewSession { id: config.session, instance: config.instance, ttl: session::TTL };
-        store.open_session(&session).await?;
+        let background = CancellationToken::new();
+        let keeper = Keeper {
+            store: store.clone(),
+            instance: config.instance,
+            new_id: config.new_session,
+            standing: watch::Sender::new(Standing::Replaced),
+            stop: background.clone(),
+        };
+        let session = keeper.open().await?;
+        keeper.standing.send_replace(Standing::Alive(session));
         let generation = store.generation().await?;
         let heads = store.heads().await?;
         let shards = u16::try_from(heads.len()).ok().and_then(|count| ShardCount::new(count).ok());
@@ -111,28 +118,21 @@ impl Dispatcher {
             store,
             directory,
             clock,
-            session: config.session,
             heads: watch::Sender::new(heads),
-            standing: watch::Sender::new(Standing::Alive),
+            standing: keeper.standing.clone(),
             trace: config.trace,
             stop: CancellationToken::new(),
             refusing: AtomicBool::new(false),
             streams: AtomicUsize::new(0),
         });
-        let (tasks, background, hint) =
-            (TaskTracker::new(), CancellationToken::new(), Arc::new(Notify::new()));
+        let (tasks, hint) = (TaskTracker::new(), Arc::new(Notify::new()));
         tasks.spawn(watch_heads(
             shared.store.clone(),
             Arc::clone(&hint),
             shared.heads.clone(),
             background.clone(),
         ));
-        tasks.spawn(session::keep_alive(
-            shared.store.clone(),
-            config.session,
-            shared.standing.clone(),
-            background.clone(),
-        ));
+        tasks.spawn(keeper.run());
         let actors = Mutex::default();
         Ok(Self(Arc::new(Inner {
             shared,
@@ -157,17 +157,17 @@ impl Dispatcher {
         self.0.hint.notify_one();
     }
 
-    /// Resolves when another gateway took this one's session over: nothing will be delivered here any more.
+    /// Resolves when another process with this one's instance name took over: nothing will be delivered here any more.
     pub async fn fenced(&self) {
         let mut standing = self.0.shared.standing.subscribe();
         // The sender lives as long as `self`, so waiting cannot fail.
-        let _ = standing.wait_for(|standing| *standing == Standing::Fenced).await;
+        let _ = standing.wait_for(|standing| *standing == Standing::Replaced).await;
     }
 
     /// Whether this process may deliver now.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        *self.0.shared.standing.borrow() == Standing::Alive
+        matches!(*self.0.shared.standing.borrow(), Standing::Alive(_))
     }
 
     /// Opens a consumer's stream. Dropping the handle ends it as an abnormal one.
@@ -245,7 +245,8 @@ impl Dispatcher {
             tracing::warn!("some progress could not be written before the end; it will be delivered again");
         }
         inner.background.cancel();
-        if let Err(error) = inner.shared.store.close_session(inner.shared.session).await {
+        let Some(session) = inner.shared.standing.borrow().session() else { return };
+        if let Err(error) = inner.shared.store.close_session(session).await {
             tracing::warn!(%error, "the session could not be closed; it expires by itself");
         }
     }
@@ -259,6 +260,7 @@ impl Dispatcher {
         if self.0.shared.stop.is_cancelled() {
             return Err(AttachError::ShuttingDown);
         }
+        let session = self.0.shared.standing.borrow().session().ok_or(AttachError::ShuttingDown)?;
         let mut actors = self.lock();
         actors.retain(|_, actor| !actor.is_closed());
         if let Some(actor) = actors.get(&subscription.no) {
@@ -267,7 +269,7 @@ impl Dispatcher {
         let (sender, mailbox) = mpsc::channel(MAILBOX);
         actors.insert(subscription.no, sender.clone());
         let seed = self.0.seed ^ u64::try_from(subscription.no.0).unwrap_or(0);
-        let actor = Actor::new(Arc::clone(&self.0.shared), subscription, self.0.shards, seed);
+        let actor = Actor::new(Arc::clone(&self.0.shared), session, subscription, self.0.shards, seed);
         self.0.tasks.spawn(actor.run(mailbox));
         Ok(sender)
     }

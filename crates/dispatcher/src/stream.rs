@@ -141,6 +141,8 @@ pub(crate) struct Stream {
     pub(crate) preparing: u32,
     /// Takes no more deliveries.
     pub(crate) closing: bool,
+    /// Was asked to leave, and is ended from this side once nothing of it is open.
+    pub(crate) drained: bool,
     /// Where the next round over its lanes begins, so that no lane is always first.
     pub(crate) turn: usize,
 }
@@ -194,6 +196,14 @@ impl Stream {
                 Err(mpsc::error::TrySendError::Closed(_)) => return,
             }
         }
+    }
+
+    /// Whether it has nothing unsettled and its consumer has taken every frame.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.events == 0
+            && self.preparing == 0
+            && self.outbox.is_empty()
+            && self.frames.capacity() == self.frames.max_capacity()
     }
 
     /// How many more events it may hold now.

@@ -51,7 +51,9 @@ impl Run {
         let clock = ManualClock::at(NOW);
         let config = DispatcherConfig {
             instance: "test".to_owned(),
-            session: SessionId::new(NOW, fixture::random(1_000_000 + run)),
+            new_session: Arc::new(move || {
+                SessionId::new(NOW, fixture::random(fixture::fresh() + (run << 32)))
+            }),
             trace: None,
             seed: run,
         };

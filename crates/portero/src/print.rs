@@ -16,7 +16,7 @@ pub(crate) fn line(text: &str) -> anyhow::Result<()> {
 /// Prints a text that brings its own line ends.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub(crate) fn raw(text: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     written(out.write_all(text).and_then(|()| out.flush()))
@@ -25,7 +25,7 @@ pub(crate) fn raw(text: &[u8]) -> anyhow::Result<()> {
 /// Prints one JSON value as one line.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     line(&serde_json::to_string(value)?)
 }

@@ -35,7 +35,12 @@ impl std::error::Error for Cause {}
 pub(crate) fn store_error(error: &sqlx::Error, effect: Effect) -> Error {
     let kind = kind(error, effect);
     let constraint = server_error(error).and_then(|e| e.constraint()).map(str::to_owned);
-    Error::with_source(kind, message(kind), Cause { code: code(error), constraint })
+    let message = match server_error(error).map(PgDatabaseError::code) {
+        Some("3D000") => "the database does not exist on this server; create it first",
+        Some("28000" | "28P01") => "the database refuses this user or password",
+        _ => message(kind),
+    };
+    Error::with_source(kind, message, Cause { code: code(error), constraint })
 }
 
 /// Whether the server undid the statement because of others, so that the same statement may succeed at once.
@@ -92,7 +97,12 @@ fn kind(error: &sqlx::Error, effect: Effect) -> ErrorKind {
     };
     if let Some(error) = server_error(error) {
         // A fatal message ends the connection and may come after the commit and before its answer.
-        return if error.severity() == PgSeverity::Error { server_kind(error.code()) } else { broken };
+        return match error.code() {
+            // No such database, unknown role, wrong password: waiting does not mend them.
+            "3D000" | "28000" | "28P01" => ErrorKind::FailedPrecondition,
+            code if error.severity() == PgSeverity::Error => server_kind(code),
+            _ => broken,
+        };
     }
     #[expect(
         clippy::wildcard_enum_match_arm,

@@ -32,6 +32,7 @@ impl Admin {
             let known = self.store.tenant(tenant).await.map_err(|error| from_store(&error))?;
             known.ok_or_else(|| not_found(&format!("tenants/{tenant}")))?;
         }
+        self.require_sources(&wanted).await?;
         let created = self.store.create_subscription(wanted).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(to_proto(&created)))
@@ -109,6 +110,26 @@ impl Admin {
             .unwrap_or_default();
         let dead_letters = letters.into_iter().map(|(lane, letter)| dead_letter(lane, letter)).collect();
         Ok(Response::new(v1::ListDeadLettersResponse { dead_letters, next_page_token }))
+    }
+
+    /// A source that does not exist would be waited for in silence.
+    async fn require_sources(&self, wanted: &NewSubscription) -> Result<(), Status> {
+        if wanted.sources.is_empty() {
+            return Ok(());
+        }
+        self.directory.refresh_now().await.map_err(|_| Status::unavailable("the store is away; retry"))?;
+        let snapshot = self.directory.snapshot();
+        let in_scope = |source: &portero_directory::Source| {
+            wanted.tenant.as_ref().is_none_or(|tenant| *tenant == source.tenant)
+        };
+        let unknown = wanted
+            .sources
+            .iter()
+            .find(|id| !snapshot.sources().any(|source| source.id == **id && in_scope(source)));
+        match unknown {
+            None => Ok(()),
+            Some(id) => Err(invalid("subscription.sources", format!("names no source that exists: {id}"))),
+        }
     }
 
     fn read(&self, message: v1::CreateSubscriptionRequest) -> Result<NewSubscription, Status> {

@@ -70,7 +70,8 @@ pub(super) async fn run(
 ) -> Result<(), Status> {
     let hello = tokio::time::timeout(HELLO_WITHIN, incoming.message())
         .await
-        .map_err(|_| Status::deadline_exceeded("no Hello came within ten seconds"))??;
+        .map_err(|_| Status::deadline_exceeded("no Hello came within ten seconds"))?
+        .map_err(|status| if is_malformed(&status) { malformed() } else { status })?;
     let hello = match hello.and_then(|request| request.frame) {
         Some(ClientFrame::Hello(hello)) => hello,
         Some(_) => return Err(Status::invalid_argument("the first frame must be Hello")),
@@ -165,7 +166,10 @@ impl Session {
                 }
                 frame = self.handle.next(), if self.queue.len() < QUEUE_MAX => match frame {
                     Ok(frame) => self.queue_frame(frame, service),
-                    Err(reason) => return Err(from_end(reason)),
+                    Err(reason) => {
+                        self.farewell(outgoing).await;
+                        return Err(from_end(reason));
+                    }
                 },
                 Some((frame_no, tokens, statuses)) = self.settling.next() => {
                     self.queue.push_back(settled(frame_no, tokens, statuses));
@@ -193,6 +197,7 @@ impl Session {
             Err(status) if status.code() == tonic::Code::OutOfRange => {
                 return Err(invalid("frame", "must be at most 1 MiB"));
             }
+            Err(status) if is_malformed(&status) => return Err(malformed()),
             Err(_) => return Ok(Next::Gone),
         };
         self.heard = Instant::now();
@@ -290,6 +295,15 @@ impl Session {
         let _ = tokio::time::timeout(FAREWELL, answer).await;
         Ending::Graceful
     }
+}
+
+/// Whether the transport handed on bytes that are no frame: tonic gives such a message the code INTERNAL.
+fn is_malformed(status: &Status) -> bool {
+    status.code() == tonic::Code::Internal
+}
+
+fn malformed() -> Status {
+    Status::invalid_argument("a frame is not a well-formed SubscribeRequest")
 }
 
 fn heartbeat() -> Interval {

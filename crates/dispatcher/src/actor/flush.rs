@@ -38,7 +38,7 @@ impl Actor {
         }
         self.flushing = true;
         let sent = flushes.iter().map(|flush| (flush.lane.lane, flush.state.seq)).collect();
-        let (store, session) = (self.shared.store.clone(), self.shared.session);
+        let (store, session) = (self.shared.store.clone(), self.session);
         self.jobs.spawn(async move {
             let result = store.flush_lanes(session, &flushes).await;
             Done::Flushed(FlushDone { sent, result })

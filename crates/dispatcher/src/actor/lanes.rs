@@ -16,7 +16,7 @@ impl Actor {
             return;
         }
         self.claiming = true;
-        let (store, session) = (self.shared.store.clone(), self.shared.session);
+        let (store, session) = (self.shared.store.clone(), self.session);
         let (subscription, lanes) = (self.subscription.no, self.subscription.lanes);
         self.jobs.spawn(async move { Done::Claimed(store.claim_lanes(session, subscription, lanes).await) });
     }
@@ -72,8 +72,7 @@ impl Actor {
         self.lanes.clear();
         self.serving.clear();
         self.releasing = true;
-        let (store, session, subscription) =
-            (self.shared.store.clone(), self.shared.session, self.subscription.no);
+        let (store, session, subscription) = (self.shared.store.clone(), self.session, self.subscription.no);
         let id = self.subscription.id.clone();
         self.jobs.spawn(async move {
             if let Err(error) = store.release_lanes(session, subscription).await {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use portero_engine::{Lane, StreamId};
 use portero_store::Subscription;
-use portero_types::{LaneNo, Shard, ShardCount, Timestamp};
+use portero_types::{LaneNo, SessionId, Shard, ShardCount, Timestamp};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -27,7 +27,6 @@ use tokio::time::Instant;
 
 use crate::dispatcher::{AttachError, Shared};
 use crate::filter::Filter;
-use crate::session::Standing;
 use crate::stream::{
     Backlog, DeliveryToken, EndReason, Ending, Flow, Frame, Settlement, Status, Stream, StreamSpec,
 };
@@ -75,6 +74,8 @@ enum Done {
 
 pub(crate) struct Actor {
     shared: Arc<Shared>,
+    /// The session under which everything here is done. With another one, another actor starts.
+    session: SessionId,
     subscription: Arc<Subscription>,
     filter: Filter,
     shards: ShardCount,
@@ -109,6 +110,7 @@ enum Reading {
 impl Actor {
     pub(crate) fn new(
         shared: Arc<Shared>,
+        session: SessionId,
         subscription: Arc<Subscription>,
         shards: ShardCount,
         seed: u64,
@@ -117,6 +119,7 @@ impl Actor {
         let now = Instant::now();
         Self {
             shared,
+            session,
             subscription,
             filter,
             shards,
@@ -140,14 +143,14 @@ impl Actor {
         }
     }
 
-    /// Runs until the subscription is deleted, the session is fenced, or the dispatcher stops and all is flushed.
+    /// Runs until the subscription is deleted, the session is another one, or the dispatcher stops and all is flushed.
     pub(crate) async fn run(mut self, mut mailbox: mpsc::Receiver<Command>) {
         let mut heads = self.shared.heads.subscribe();
         let mut standing = self.shared.standing.subscribe();
         let mut config = self.shared.directory.changed();
         let stop = self.shared.stop.clone();
         loop {
-            if *standing.borrow() == Standing::Fenced {
+            if standing.borrow().session() != Some(self.session) {
                 self.end_all(EndReason::Fenced);
                 return;
             }
@@ -210,6 +213,7 @@ impl Actor {
             Command::Drain { deadline } => {
                 for stream in self.streams.values_mut() {
                     stream.closing = true;
+                    stream.drained = true;
                     stream.outbox.push_back(Frame::Drain { deadline });
                 }
                 self.reassign();
@@ -236,7 +240,7 @@ impl Actor {
                 lane.handle_timeout(now, &mut self.rng);
             }
         }
-        let alive = *self.shared.standing.borrow() == Standing::Alive;
+        let alive = self.shared.standing.borrow().trusts(self.session);
         self.poll_revokes();
         self.poll_statuses();
         if alive {
@@ -250,6 +254,7 @@ impl Actor {
         for stream in self.streams.values_mut() {
             stream.flush_outbox();
         }
+        self.end_drained();
     }
 
     fn next_timer(&self) -> Instant {

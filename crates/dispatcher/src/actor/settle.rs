@@ -28,6 +28,11 @@ struct Call {
 }
 
 impl Settling {
+    /// Whether no call misses a status.
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
     fn open(&mut self, items: usize, reply: oneshot::Sender<Vec<Status>>) -> u64 {
         let number = self.next;
         self.next += 1;

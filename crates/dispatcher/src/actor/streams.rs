@@ -50,6 +50,7 @@ impl Actor {
             bytes: 0,
             preparing: 0,
             closing: false,
+            drained: false,
             turn: 0,
         };
         self.streams.insert(id, stream);
@@ -94,6 +95,20 @@ impl Actor {
             stream.end.send_replace(Some(reason));
         }
         self.ended(id, ending);
+    }
+
+    /// Ends the streams that were asked to leave and have nothing to finish, so that a shutdown does not wait for them.
+    pub(super) fn end_drained(&mut self) {
+        let idle = self.settling.is_empty();
+        let ids: Vec<StreamId> = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| idle && stream.drained && stream.is_quiet())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            self.end(id, EndReason::ShuttingDown, Ending::Graceful);
+        }
     }
 
     /// Ends all streams. On a planned end nothing is counted against what they had.

@@ -115,7 +115,7 @@ fn config(args: &DevArgs) -> anyhow::Result<Config> {
     ];
     settings.extend(args.otlp_endpoint.iter().map(|url| format!("telemetry.otlp_endpoint={url}")));
     for setting in &settings {
-        sources.set(setting).map_err(anyhow::Error::msg)?;
+        sources.set(setting);
     }
     Ok(Config::load(&sources)?)
 }

@@ -27,7 +27,7 @@ use crate::config::{Config, Sources};
 pub(crate) fn load(args: &ConfigArgs) -> anyhow::Result<Config> {
     let mut sources = Sources::from_process(args.config.as_deref().map(Path::new));
     for flag in &args.set {
-        sources.set(flag).map_err(anyhow::Error::msg)?;
+        sources.set(flag);
     }
     Ok(Config::load(&sources)?)
 }

@@ -161,7 +161,7 @@ mod tests {
             file,
             &[("PORTERO__GRPC__LISTEN", "127.0.0.1:22"), ("PORTERO__EDGE__LISTEN", "127.0.0.1:11")],
         );
-        sources.set("edge.listen=127.0.0.1:111").expect("well formed");
+        sources.set("edge.listen=127.0.0.1:111");
         let config = Config::load(&sources).expect("valid");
         assert_eq!(config.edge.listen.port(), 111);
         assert_eq!(config.grpc.listen.port(), 22);

@@ -15,6 +15,7 @@ pub(crate) struct Sources {
     file: Option<(PathBuf, Result<String, String>)>,
     environment: BTreeMap<String, String>,
     flags: Vec<(String, String)>,
+    malformed: Vec<Problem>,
 }
 
 impl Sources {
@@ -27,15 +28,15 @@ impl Sources {
         });
         let environment =
             std::env::vars().filter(|(name, _)| name == "HOSTNAME" || name.starts_with(PREFIX)).collect();
-        Self { file, environment, flags: Vec::new() }
+        Self { file, environment, ..Self::default() }
     }
 
-    /// Adds a flag of the form `section.key=value`.
-    pub(crate) fn set(&mut self, flag: &str) -> Result<(), String> {
-        let (key, value) =
-            flag.split_once('=').ok_or_else(|| "--set wants the form section.key=value".to_owned())?;
-        self.flags.push((key.trim().to_owned(), value.to_owned()));
-        Ok(())
+    /// Adds a flag of the form `section.key=value`. One of another form is a problem of the configuration.
+    pub(crate) fn set(&mut self, flag: &str) {
+        match flag.split_once('=') {
+            Some((key, value)) => self.flags.push((key.trim().to_owned(), value.to_owned())),
+            None => self.malformed.push(Problem::new("--set", "wants the form section.key=value")),
+        }
     }
 
     /// The name of this host, as far as the environment tells.
@@ -49,7 +50,7 @@ impl Sources {
 
     /// All settings in one table, the later source winning.
     pub(super) fn merge(&self) -> (Table, Vec<Problem>) {
-        let mut problems = Vec::new();
+        let mut problems = self.malformed.clone();
         let mut table = self.read_file(&mut problems);
         for (name, value) in &self.environment {
             if let Some(key) = name.strip_prefix(PREFIX) {
@@ -86,7 +87,7 @@ impl Sources {
         Self {
             file: Some((PathBuf::from("portero.toml"), Ok(file.to_owned()))),
             environment: environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
-            flags: Vec::new(),
+            ..Self::default()
         }
     }
 }

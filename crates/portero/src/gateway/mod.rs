@@ -250,9 +250,10 @@ async fn dispatcher(
         .otlp_endpoint
         .is_some()
         .then(|| Arc::new(telemetry::adopt_trace_parent) as TraceHook);
+    let sessions = clock.clone();
     let settings = DispatcherConfig {
         instance: config.instance_id.clone(),
-        session: SessionId::new(clock.now(), entropy::random_u128()),
+        new_session: Arc::new(move || SessionId::new(sessions.now(), entropy::random_u128())),
         trace,
         seed: entropy::random_u64(),
     };

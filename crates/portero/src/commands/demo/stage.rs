@@ -76,7 +76,7 @@ fn config(folder: &Path, verbose: bool) -> anyhow::Result<Config> {
         "shutdown.drain_delay=0s".to_owned(),
         "shutdown.drain_timeout=2s".to_owned(),
     ] {
-        sources.set(&setting).map_err(anyhow::Error::msg)?;
+        sources.set(&setting);
     }
     Ok(Config::load(&sources)?)
 }
