@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use portero_client::Outcome;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::harness::{
@@ -139,6 +141,41 @@ async fn a_database_that_goes_away_again_and_again_under_load_loses_nothing() {
     })
     .await;
     consumer.check_promises();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_longer_than_a_session_lives_with_an_ack_on_its_way_ends_and_delivery_goes_on() {
+    let (site, proxy, gateway, setup) = behind_a_proxy().await;
+    let (provider, may_ack) = (setup.provider(&gateway), Arc::new(Semaphore::new(0)));
+    let gate = Arc::clone(&may_ack);
+    let consumer = Consumer::with(&gateway, "billing", move |_| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.acquire().await.expect("open").forget();
+            Outcome::Ack
+        }
+    })
+    .await;
+    assert_eq!(provider.send(&stripe_event("evt_held", "entity", 0)).await.status, 200);
+    eventually("the event is in hand", PATIENCE, async || (consumer.handled().len() == 1).then_some(()))
+        .await;
+
+    proxy.cut();
+    may_ack.add_permits(1_000);
+    eventually("the session has expired", PATIENCE, async || {
+        let alive = site.query("SELECT count(*) FROM replica_sessions WHERE expires_at > clock_timestamp()");
+        (alive == "0").then_some(())
+    })
+    .await;
+    proxy.heal();
+
+    for sequence in 1..10 {
+        let signed = provider.sign(&stripe_event(&format!("evt_{sequence}"), "entity", sequence));
+        assert!(provider.deliver(&signed, PATIENCE).await.is_success());
+    }
+    consumer.has_acked(10, PATIENCE).await;
+    consumer.check_promises();
+    consumer.stop().await;
 }
 
 /// Waits until an event of its own is refused, so that an outage was seen.

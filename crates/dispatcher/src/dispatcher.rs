@@ -333,15 +333,23 @@ impl StreamHandle {
     /// # Errors
     /// [`EndReason`] when this side ended the stream.
     pub async fn next(&mut self) -> Result<Frame, EndReason> {
-        let ended = tokio::select! {
+        tokio::select! {
             biased;
-            frame = self.frames.recv() => match frame {
-                Some(frame) => return Ok(frame),
-                None => None,
-            },
-            ended = self.end.wait_for(Option::is_some) => ended.ok().and_then(|reason| *reason),
-        };
-        Err(ended.or(*self.end.borrow()).unwrap_or(EndReason::ShuttingDown))
+            // The end first: what still lies in the channel belongs to others by then.
+            ended = self.end.wait_for(Option::is_some) => {
+                Err(ended.ok().and_then(|reason| *reason).unwrap_or(EndReason::ShuttingDown))
+            }
+            frame = self.frames.recv() => frame.ok_or(EndReason::ShuttingDown),
+        }
+    }
+
+    /// Resolves with the reason when this side ends the stream, whether frames are taken or not.
+    pub fn ended(&self) -> impl Future<Output = EndReason> + Send + 'static {
+        let mut end = self.end.clone();
+        async move {
+            let ended = end.wait_for(Option::is_some).await;
+            ended.ok().and_then(|reason| *reason).unwrap_or(EndReason::ShuttingDown)
+        }
     }
 
     /// Takes outcomes apart from the frames.

@@ -5,7 +5,7 @@ use portero_proto::v1;
 use portero_proto::v1::source::Verification;
 use portero_recipe::Recipe;
 use portero_store::NewSource;
-use portero_types::{IngestKey, ProviderName, SourceId};
+use portero_types::{IngestKey, ProviderName, SourceId, TenantId};
 use tonic::{Request, Response, Status};
 
 use super::{Admin, Answer, split};
@@ -78,9 +78,29 @@ impl Admin {
         let (metadata, message) = split(request);
         let (tenant, id) = name::source(&message.name, "name")?;
         self.check(&metadata, Action::DeleteSource(&tenant)).await?;
+        self.require_unnamed(&tenant, &id).await?;
         self.store.delete_source(&tenant, &id).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(v1::DeleteSourceResponse {}))
+    }
+}
+
+impl Admin {
+    /// A subscription that names the source would silently never get what it has accepted and not delivered.
+    async fn require_unnamed(&self, tenant: &TenantId, id: &SourceId) -> Result<(), Status> {
+        self.directory.refresh_now().await.map_err(|_| Status::unavailable("the store is away; retry"))?;
+        let snapshot = self.directory.snapshot();
+        let naming = snapshot.subscriptions().find(|subscription| {
+            subscription.tenant.as_ref().is_none_or(|own| own == tenant) && subscription.sources.contains(id)
+        });
+        match naming {
+            None => Ok(()),
+            Some(subscription) if subscription.tenant.is_some() => Err(Status::failed_precondition(format!(
+                "subscriptions/{} names this source: delete that subscription first",
+                subscription.id
+            ))),
+            Some(_) => Err(Status::failed_precondition("a subscription of the platform names this source")),
+        }
     }
 }
 

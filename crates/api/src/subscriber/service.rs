@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::Stream;
 use portero_auth::Action;
@@ -28,6 +29,9 @@ pub(super) enum Call {
     Subscribe,
     Settle,
 }
+
+/// How long a stream's last status waits for a client that takes nothing.
+const STATUS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The subscriber service.
 #[derive(Clone)]
@@ -94,8 +98,8 @@ impl SubscriberService for Subscriber {
         // The task ends with the stream: when the client goes, `incoming` and `outgoing` say so.
         tokio::spawn(async move {
             if let Err(status) = session::run(service, caller, incoming, &outgoing).await {
-                // A client that is gone needs no status.
-                let _ = outgoing.send(Err(status)).await;
+                // A client that is gone, or takes nothing, needs no status.
+                let _ = tokio::time::timeout(STATUS_WITHIN, outgoing.send(Err(status))).await;
             }
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(frames))))

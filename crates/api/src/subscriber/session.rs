@@ -1,6 +1,7 @@
 //! The life of one stream: hello, welcome, deliveries, settlements, heartbeats, end.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,8 +34,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(25);
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Frames of ours that wait for the transport before no more are taken from the dispatcher.
 const QUEUE_MAX: usize = 8;
-/// Settle frames that wait for their commit.
-const SETTLING_MAX: usize = 4_096;
+/// Settlements whose statuses the client has not taken: twice the largest window of deliveries.
+const OWED_MAX: usize = 20_000;
 const MESSAGE_BYTES_DEFAULT: u64 = 4 << 20;
 const MESSAGE_BYTES_MIN: u64 = 64 << 10;
 const HOLD_MAX: Duration = Duration::from_secs(3_600);
@@ -52,6 +53,10 @@ struct Session {
     settling: Settling,
     queue: VecDeque<ServerFrame>,
     heard: Instant,
+    /// Settlements whose statuses are not handed to the transport yet.
+    owed: usize,
+    /// Whether the stream ends because its token has expired.
+    expired: bool,
 }
 
 /// What follows from a frame or an end.
@@ -92,6 +97,8 @@ pub(super) async fn run(
         settling: FuturesUnordered::new(),
         queue: VecDeque::new(),
         heard: Instant::now(),
+        owed: 0,
+        expired: false,
     };
     tracing::info!(
         subscription.id = hello.subscription, stream.id = session.handle.id(), instance = hello.instance_id,
@@ -108,6 +115,9 @@ pub(super) async fn run(
     let expires = caller.expires_at.plus(LEEWAY).since(service.clock.now());
     let result = session.serve(&service, &mut incoming, outgoing, Instant::now() + expires).await;
     let (ending, result) = match result {
+        Ok(ending) if session.expired => {
+            (ending, Err(Status::unauthenticated("the token has expired; reconnect with a new one")))
+        }
         Ok(ending) => (ending, Ok(())),
         Err(status) => (Ending::Abnormal, Err(status)),
     };
@@ -153,6 +163,7 @@ impl Session {
         expires: Instant,
     ) -> Result<Ending, Status> {
         let mut heartbeat = heartbeat();
+        let mut ended = pin!(self.handle.ended());
         loop {
             tokio::select! {
                 message = incoming.message() => match self.received(message).await? {
@@ -162,15 +173,16 @@ impl Session {
                 },
                 permit = outgoing.reserve(), if !self.queue.is_empty() => {
                     let (Ok(permit), Some(frame)) = (permit, self.queue.pop_front()) else { return Ok(Ending::Abnormal) };
+                    if let ServerFrame::Settled(settled) = &frame {
+                        self.owed -= settled.results.len();
+                    }
                     permit.send(Ok(v1::SubscribeResponse { frame: Some(frame) }));
                 }
-                frame = self.handle.next(), if self.queue.len() < QUEUE_MAX => match frame {
-                    Ok(frame) => self.queue_frame(frame, service),
-                    Err(reason) => {
-                        self.farewell(outgoing).await;
-                        return Err(from_end(reason));
-                    }
-                },
+                reason = &mut ended => {
+                    self.farewell(outgoing).await;
+                    return Err(from_end(reason));
+                }
+                Ok(frame) = self.handle.next(), if self.queue.len() < QUEUE_MAX => self.queue_frame(frame, service),
                 Some((frame_no, tokens, statuses)) = self.settling.next() => {
                     self.queue.push_back(settled(frame_no, tokens, statuses));
                 }
@@ -181,7 +193,10 @@ impl Session {
                     self.queue_heartbeat(service).await;
                 }
                 () = tokio::time::sleep_until(expires) => {
-                    return Err(Status::unauthenticated("the token has expired; reconnect with a new one"));
+                    // Nobody's fault: what is in hand is not counted as interrupted.
+                    self.farewell(outgoing).await;
+                    self.expired = true;
+                    return Ok(Ending::Graceful);
                 }
             }
         }
@@ -226,11 +241,12 @@ impl Session {
     }
 
     fn settle(&mut self, settle: v1::Settle) -> Result<(), Status> {
-        if self.settling.len() >= SETTLING_MAX {
+        if self.owed + settle.items.len() > OWED_MAX {
             return Err(Status::resource_exhausted(
-                "too many Settle frames wait for their statuses; read them",
+                "too many settlements wait for their statuses; read them",
             ));
         }
+        self.owed += settle.items.len();
         let items = convert::settlements(&settle.items, self.subscription)?;
         let tokens = settle.items.into_iter().map(|item| item.token).collect();
         let settler = self.settler.clone();
@@ -281,6 +297,7 @@ impl Session {
 
     /// The client closed its side: answer what it has settled, then end.
     async fn farewell(&mut self, outgoing: &Outgoing) -> Ending {
+        self.handle.goodbye().await;
         let answer = async {
             while let Some((frame_no, tokens, statuses)) = self.settling.next().await {
                 self.queue.push_back(settled(frame_no, tokens, statuses));

@@ -47,6 +47,7 @@ impl Actor {
 
     pub(super) fn flushed(&mut self, done: FlushDone) {
         self.flushing = false;
+        let fenced = done.result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Fenced);
         let (result, written) = match done.result {
             Ok(keys) => {
                 metrics::flushed("written");
@@ -63,6 +64,11 @@ impl Actor {
             if let Some(lane) = self.lanes.get_mut(&no) {
                 lane.handle_flushed(now, seq, result);
             }
+        }
+        if fenced {
+            // The session has expired: no lane of it can be trusted, flushed here or not.
+            self.lose_lanes();
+            return;
         }
         self.poll_revokes();
         self.poll_statuses();
@@ -102,7 +108,7 @@ impl Actor {
         }
     }
 
-    fn drop_lost_lanes(&mut self) {
+    pub(super) fn drop_lost_lanes(&mut self) {
         let before = self.lanes.len();
         self.lanes.retain(|_, lane| !lane.is_lost());
         if self.lanes.len() < before {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use portero_engine::{Backoff, Lane, LaneConfig};
+use portero_store::ErrorKind;
 use tokio::time::Instant;
 
 use super::{Actor, CLAIM_EVERY, Done};
@@ -18,7 +19,15 @@ impl Actor {
         self.claiming = true;
         let (store, session) = (self.shared.store.clone(), self.session);
         let (subscription, lanes) = (self.subscription.no, self.subscription.lanes);
-        self.jobs.spawn(async move { Done::Claimed(store.claim_lanes(session, subscription, lanes).await) });
+        // Lanes that this session has without anyone here holding them (their last owner was dropped in an outage, or giving
+        // them up failed) would be nobody's for ever: they are given up before the first claim.
+        let holds_none = self.lanes.is_empty();
+        self.jobs.spawn(async move {
+            if holds_none && let Err(error) = store.release_lanes(session, subscription).await {
+                return Done::Claimed(Err(error));
+            }
+            Done::Claimed(store.claim_lanes(session, subscription, lanes).await)
+        });
     }
 
     pub(super) fn claimed(&mut self, result: portero_store::Result<Vec<portero_store::ClaimedLane>>) {
@@ -28,6 +37,10 @@ impl Actor {
             Ok(claimed) => claimed,
             Err(error) => {
                 tracing::warn!(subscription.id = %self.subscription.id, %error, "lanes could not be claimed");
+                if error.kind() == ErrorKind::OutcomeUnknown {
+                    // Some may have become this session's all the same: begin anew with all of them.
+                    self.lose_lanes();
+                }
                 return;
             }
         };
@@ -47,6 +60,16 @@ impl Actor {
         self.reassign();
     }
 
+    /// Forgets all lanes: what is open is answered with `TryAgain`, what is delivered is revoked.
+    pub(super) fn lose_lanes(&mut self) {
+        for lane in self.lanes.values_mut() {
+            lane.handle_lost();
+        }
+        self.poll_revokes();
+        self.poll_statuses();
+        self.drop_lost_lanes();
+    }
+
     fn lane_config(&self) -> LaneConfig {
         LaneConfig {
             attempts_max: self.subscription.attempts_max,
@@ -59,7 +82,7 @@ impl Actor {
 
     /// When nobody needs them, lanes are flushed and given up, so that another gateway with a stream can have them at once.
     pub(super) fn release_when_idle(&mut self) {
-        if self.has_interest() || self.lanes.is_empty() || self.flushing || self.releasing {
+        if self.has_interest() || self.lanes.is_empty() || self.flushing || self.releasing || self.claiming {
             return;
         }
         for lane in self.lanes.values_mut() {

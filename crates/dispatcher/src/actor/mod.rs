@@ -166,7 +166,12 @@ impl Actor {
                 },
                 Some(done) = self.jobs.join_next() => match done {
                     Ok(done) => self.handle_done(done),
-                    Err(error) => tracing::error!(%error, "a delivery job panicked"),
+                    Err(error) => {
+                        // What it was to report is unknown: consumers reconnect to an actor that starts anew.
+                        tracing::error!(%error, "a delivery job panicked");
+                        self.end_all(EndReason::Fenced);
+                        return;
+                    }
                 },
                 _ = heads.changed() => {}
                 _ = standing.changed() => {}

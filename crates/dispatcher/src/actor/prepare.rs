@@ -17,6 +17,8 @@ use crate::stream::{
 
 /// Frames of one stream that may be prepared at the same time.
 const PREPARING_MAX: u32 = 4;
+/// Largest frame that is made, bytes, whatever the consumer decodes: the limit of what the server encodes.
+const FRAME_BYTES_MAX: usize = (1 << 20) + (1 << 18);
 /// What an event weighs on the wire besides its body and header values, bytes; generous.
 const EVENT_OVERHEAD_BYTES: usize = 4 * 1024;
 
@@ -62,7 +64,9 @@ impl Actor {
                     stream: id,
                     frames: stream.frames.clone(),
                     unsent: stream.unsent.clone(),
-                    message_bytes_max: usize::try_from(stream.message_bytes_max).unwrap_or(usize::MAX),
+                    message_bytes_max: usize::try_from(stream.message_bytes_max)
+                        .unwrap_or(usize::MAX)
+                        .min(FRAME_BYTES_MAX),
                     subscription: self.subscription.id.clone(),
                     trace: self.shared.trace.clone(),
                     bare,
