@@ -24,6 +24,7 @@ struct Run {
     store: Arc<SqliteStore>,
     dispatcher: Dispatcher,
     clock: ManualClock,
+    session: SessionId,
 }
 
 async fn create(path: &Path) {
@@ -49,11 +50,10 @@ impl Run {
             .await
             .expect("the directory opens");
         let clock = ManualClock::at(NOW);
+        let session = SessionId::new(NOW, fixture::random(fixture::fresh() + (run << 32)));
         let config = DispatcherConfig {
             instance: "test".to_owned(),
-            new_session: Arc::new(move || {
-                SessionId::new(NOW, fixture::random(fixture::fresh() + (run << 32)))
-            }),
+            new_session: Arc::new(move || session),
             trace: None,
             seed: run,
         };
@@ -61,7 +61,7 @@ impl Run {
             Dispatcher::start(Arc::clone(&store) as _, directory, Arc::new(clock.clone()), config)
                 .await
                 .expect("the dispatcher starts");
-        Self { store, dispatcher, clock }
+        Self { store, dispatcher, clock, session }
     }
 
     /// Accepts events of one entity, in order.
@@ -292,6 +292,22 @@ async fn an_outcome_may_come_outside_of_the_stream_and_twice() {
     assert_eq!(settle(&stream, &got[0], Outcome::Ack).await, Status::Already);
     let unknown = Settlement { token: None, outcome: Outcome::Ack, reason: Reason::default() };
     assert_eq!(stream.settler().settle(vec![unknown]).await, [Status::UnknownToken]);
+    run.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lanes_that_the_session_has_and_nobody_here_holds_are_taken_up_again() {
+    let (_folder, path) = folder().await;
+    let run = Run::start(&path).await;
+    let id = SubscriptionId::new("billing").expect("valid");
+    let subscription = run.store.subscription(&id).await.expect("read").expect("there");
+    // As after an outage in which the actor dropped its lanes, or a claim whose answer was lost.
+    let claimed = run.store.claim_lanes(run.session, subscription.no, subscription.lanes).await;
+    assert_eq!(claimed.expect("claimed").len(), 16);
+    run.accept("a", &["a1"]).await;
+    let mut stream = run.attach("c").await;
+    let got = deliveries(&mut stream, 1).await;
+    assert_eq!(settle(&stream, &got[0], Outcome::Ack).await, Status::Durable);
     run.stop().await;
 }
 
