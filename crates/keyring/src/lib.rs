@@ -18,4 +18,4 @@ mod ring;
 pub use error::{ErrorKind, LoadError, OpenError, Problem, RingError, SaveError};
 pub use file::FILE_BYTES_MAX;
 pub use key::{InvalidKeyId, KEY_BYTES, KeyId};
-pub use ring::{KEYS_MAX, Keyring, NONCE_BYTES, PLAINTEXT_BYTES_MAX, Sealed, secret_aad};
+pub use ring::{KEYS_MAX, Keyring, NONCE_BYTES, PLAINTEXT_BYTES_MAX, Sealed, rejection_aad, secret_aad};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use aes_gcm::aead::{Aead, Nonce, Payload};
-use portero_types::{SecretId, SourceId, TenantId};
+use portero_types::{RequestId, SecretId, SourceId, TenantId};
 use zeroize::Zeroizing;
 
 use crate::key::Key;
@@ -34,6 +34,12 @@ pub struct Sealed {
 #[must_use]
 pub fn secret_aad(tenant: &TenantId, source: &SourceId, secret: &SecretId) -> Vec<u8> {
     format!("secret/{tenant}/{source}/{secret}").into_bytes()
+}
+
+/// What a refused request that is kept is bound to: it opens only as this request to this source of this tenant.
+#[must_use]
+pub fn rejection_aad(tenant: &TenantId, source: &SourceId, request: RequestId) -> Vec<u8> {
+    format!("rejection/{tenant}/{source}/{request}").into_bytes()
 }
 
 /// Several versions of a key-encryption key, one of them active. Never empty. Keys are wiped on drop; Debug shows names.
