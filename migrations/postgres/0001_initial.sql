@@ -45,18 +45,22 @@ CREATE TABLE tenants (
 
 CREATE UNIQUE INDEX tenants_id ON tenants (tenant_id) WHERE deleted_at IS NULL;
 
--- A deleted source's row stays behind its receipts; its name may be used again, its ingest key never.
+-- A deleted source's row stays behind its receipts; its name may be used again, its ingest key never. `settings` is a JSON
+-- object of texts. Until `secret_expected_until` a handshake may bring the source's secret, once.
 CREATE TABLE sources (
-    source_no  bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
-    tenant_no  bigint NOT NULL REFERENCES tenants (tenant_no),
-    source_id  text   COLLATE "C" NOT NULL CHECK (octet_length(source_id) BETWEEN 1 AND 63),
-    provider   text   COLLATE "C" NOT NULL CHECK (octet_length(provider) BETWEEN 1 AND 63),
-    preset     text   NOT NULL,
-    recipe     text   NOT NULL CHECK (octet_length(recipe) <= 65536),
-    ingest_key bytea  NOT NULL CONSTRAINT sources_ingest_key UNIQUE CHECK (octet_length(ingest_key) = 16),
-    public_url text   NOT NULL,
-    created_at bigint NOT NULL,
-    deleted_at bigint
+    source_no             bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    tenant_no             bigint NOT NULL REFERENCES tenants (tenant_no),
+    source_id             text   COLLATE "C" NOT NULL CHECK (octet_length(source_id) BETWEEN 1 AND 63),
+    provider              text   COLLATE "C" NOT NULL CHECK (octet_length(provider) BETWEEN 1 AND 63),
+    preset                text   NOT NULL,
+    recipe                text   NOT NULL CHECK (octet_length(recipe) <= 65536),
+    ingest_key            bytea  NOT NULL CONSTRAINT sources_ingest_key UNIQUE CHECK (octet_length(ingest_key) = 16),
+    public_urls           text[] NOT NULL CHECK (cardinality(public_urls) <= 4),
+    settings              text   NOT NULL CHECK (octet_length(settings) BETWEEN 2 AND 131072),
+    secret_expected_until bigint,
+    created_at            bigint NOT NULL,
+    deleted_at            bigint,
+    CHECK ((preset = '') <> (recipe = ''))
 );
 
 CREATE UNIQUE INDEX sources_id ON sources (tenant_no, source_id) WHERE deleted_at IS NULL;
@@ -72,6 +76,27 @@ CREATE TABLE secrets (
     created_at bigint NOT NULL,
     CONSTRAINT secrets_id UNIQUE (source_no, secret_id)
 );
+
+-- Requests refused of late, at most 50 of a source, for the people who look for the cause. Nothing of what was sent is
+-- readable here but the method: `capture` is encrypted. Request ids rise with time.
+CREATE TABLE rejections (
+    request_id  uuid   PRIMARY KEY,
+    tenant_no   bigint NOT NULL,
+    source_no   bigint NOT NULL REFERENCES sources (source_no) ON DELETE CASCADE,
+    received_at bigint NOT NULL,
+    body_bytes  bigint NOT NULL CHECK (body_bytes >= 0),
+    method      text   NOT NULL CHECK (octet_length(method) BETWEEN 1 AND 32),
+    reason      text   NOT NULL CHECK (octet_length(reason) BETWEEN 1 AND 64),
+    detail      text   NOT NULL CHECK (octet_length(detail) <= 1024),
+    body_digest bytea  NOT NULL CHECK (octet_length(body_digest) = 32),
+    key_id      text,
+    capture     bytea  CHECK (octet_length(capture) BETWEEN 1 AND 1048576),
+    CHECK ((key_id IS NULL) = (capture IS NULL))
+);
+
+ALTER TABLE rejections ALTER COLUMN capture SET STORAGE EXTERNAL;
+CREATE INDEX rejections_source ON rejections (source_no, request_id);
+CREATE INDEX rejections_received ON rejections (received_at);
 
 CREATE TABLE subscriptions (
     subscription_no   bigint   PRIMARY KEY GENERATED ALWAYS AS IDENTITY,

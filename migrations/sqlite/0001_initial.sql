@@ -45,18 +45,22 @@ CREATE TABLE tenants (
 
 CREATE UNIQUE INDEX tenants_id ON tenants (tenant_id) WHERE deleted_at IS NULL;
 
--- A deleted source's row stays behind its receipts; its name may be used again, its ingest key never.
+-- A deleted source's row stays behind its receipts; its name may be used again, its ingest key never. `public_urls` is a JSON
+-- list and `settings` a JSON object of texts. Until `secret_expected_until` a handshake may bring the source's secret, once.
 CREATE TABLE sources (
-    source_no  INTEGER PRIMARY KEY AUTOINCREMENT,
-    tenant_no  INTEGER NOT NULL REFERENCES tenants (tenant_no),
-    source_id  TEXT    NOT NULL CHECK (octet_length(source_id) BETWEEN 1 AND 63),
-    provider   TEXT    NOT NULL CHECK (octet_length(provider) BETWEEN 1 AND 63),
-    preset     TEXT    NOT NULL CHECK (instr(preset, char(0)) = 0),
-    recipe     TEXT    NOT NULL CHECK (octet_length(recipe) <= 65536 AND instr(recipe, char(0)) = 0),
-    ingest_key BLOB    NOT NULL UNIQUE CHECK (octet_length(ingest_key) = 16),
-    public_url TEXT    NOT NULL CHECK (instr(public_url, char(0)) = 0),
-    created_at INTEGER NOT NULL,
-    deleted_at INTEGER
+    source_no             INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant_no             INTEGER NOT NULL REFERENCES tenants (tenant_no),
+    source_id             TEXT    NOT NULL CHECK (octet_length(source_id) BETWEEN 1 AND 63),
+    provider              TEXT    NOT NULL CHECK (octet_length(provider) BETWEEN 1 AND 63),
+    preset                TEXT    NOT NULL CHECK (instr(preset, char(0)) = 0),
+    recipe                TEXT    NOT NULL CHECK (octet_length(recipe) <= 65536 AND instr(recipe, char(0)) = 0),
+    ingest_key            BLOB    NOT NULL UNIQUE CHECK (octet_length(ingest_key) = 16),
+    public_urls           TEXT    NOT NULL CHECK (json_array_length(public_urls) <= 4),
+    settings              TEXT    NOT NULL CHECK (octet_length(settings) BETWEEN 2 AND 131072),
+    secret_expected_until INTEGER,
+    created_at            INTEGER NOT NULL,
+    deleted_at            INTEGER,
+    CHECK ((preset = '') <> (recipe = ''))
 ) STRICT;
 
 CREATE UNIQUE INDEX sources_id ON sources (tenant_no, source_id) WHERE deleted_at IS NULL;
@@ -74,6 +78,26 @@ CREATE TABLE secrets (
 ) STRICT;
 
 -- `sources`, `event_types` and `starts_after` are JSON arrays, where the sibling has arrays.
+-- Requests refused of late, at most 50 of a source, for the people who look for the cause. Nothing of what was sent is
+-- readable here but the method: `capture` is encrypted. Request ids rise with time.
+CREATE TABLE rejections (
+    request_id  BLOB    PRIMARY KEY NOT NULL CHECK (octet_length(request_id) = 16),
+    tenant_no   INTEGER NOT NULL,
+    source_no   INTEGER NOT NULL REFERENCES sources (source_no) ON DELETE CASCADE,
+    received_at INTEGER NOT NULL,
+    body_bytes  INTEGER NOT NULL CHECK (body_bytes >= 0),
+    method      TEXT    NOT NULL CHECK (octet_length(method) BETWEEN 1 AND 32 AND instr(method, char(0)) = 0),
+    reason      TEXT    NOT NULL CHECK (octet_length(reason) BETWEEN 1 AND 64 AND instr(reason, char(0)) = 0),
+    detail      TEXT    NOT NULL CHECK (octet_length(detail) <= 1024 AND instr(detail, char(0)) = 0),
+    body_digest BLOB    NOT NULL CHECK (octet_length(body_digest) = 32),
+    key_id      TEXT    CHECK (instr(key_id, char(0)) = 0),
+    capture     BLOB    CHECK (octet_length(capture) BETWEEN 1 AND 1048576),
+    CHECK ((key_id IS NULL) = (capture IS NULL))
+) STRICT;
+
+CREATE INDEX rejections_source ON rejections (source_no, request_id);
+CREATE INDEX rejections_received ON rejections (received_at);
+
 CREATE TABLE subscriptions (
     subscription_no   INTEGER PRIMARY KEY AUTOINCREMENT,
     subscription_id   TEXT    NOT NULL UNIQUE CHECK (octet_length(subscription_id) BETWEEN 1 AND 63),

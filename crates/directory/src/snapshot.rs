@@ -1,6 +1,6 @@
 //! All configuration at one revision, made ready for use.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use portero_keyring::{Keyring, secret_aad};
@@ -8,6 +8,7 @@ use portero_recipe::{Recipe, Secret};
 use portero_store::{ConfigSnapshot, Revision, Subscription, Tenant};
 use portero_types::{
     IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, TenantId, TenantNo,
+    Timestamp,
 };
 
 /// All configuration at one revision. Immutable.
@@ -35,8 +36,12 @@ pub struct Source {
     pub provider: ProviderName,
     /// Last part of its URL.
     pub ingest_key: IngestKey,
-    /// The URL as configured at the provider, for recipes that sign it.
-    pub public_url: Option<String>,
+    /// The URL as configured at the provider, for recipes that sign it; several while it moves.
+    pub public_urls: Vec<String>,
+    /// What the recipe wants to know beside the secrets.
+    pub settings: BTreeMap<String, String>,
+    /// Until when a handshake may bring its secret, once.
+    pub secret_expected_until: Option<Timestamp>,
     /// How to verify, or why that is impossible.
     pub verification: Result<Verification, Fault>,
     /// The rows that this was made of, to see whether they changed.
@@ -180,7 +185,9 @@ impl Source {
             tenant: row.tenant.clone(),
             provider: row.provider.clone(),
             ingest_key: row.ingest_key,
-            public_url: (!row.public_url.is_empty()).then(|| row.public_url.clone()),
+            public_urls: row.public_urls.clone(),
+            settings: row.settings.clone(),
+            secret_expected_until: row.secret_expected_until,
             verification,
             origin,
         }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use portero_store::{
     ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
-    Result, Revision, Secret, Source, Subscription, Tenant,
+    Result, Revision, Secret, Source, SourceUpdate, Subscription, Tenant,
 };
-use portero_types::{SecretId, SourceId, SubscriptionId, TenantId};
+use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use tokio::sync::Semaphore;
 
 /// Holds one snapshot. Only `revision` and `snapshot` answer; everything else fails with `Unavailable`.
@@ -104,6 +104,12 @@ impl ConfigStore for FixedConfig {
         Err(refused())
     }
     async fn sources(&self, _: &TenantId, _: Option<&SourceId>, _: u32) -> Result<Page<Source>> {
+        Err(refused())
+    }
+    async fn update_source(&self, _: SourceUpdate) -> Result<Source> {
+        Err(refused())
+    }
+    async fn write_handshake_secret(&self, _: SourceNo, _: NewSecret, _: Timestamp) -> Result<bool> {
         Err(refused())
     }
     async fn delete_source(&self, _: &TenantId, _: &SourceId) -> Result<()> {

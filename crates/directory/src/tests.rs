@@ -1,5 +1,6 @@
 //! The directory over a store in memory.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +34,9 @@ fn source(n: u8, preset: &str) -> portero_store::Source {
         preset: preset.to_owned(),
         recipe: String::new(),
         ingest_key: key(n),
-        public_url: String::new(),
+        public_urls: Vec::new(),
+        settings: BTreeMap::new(),
+        secret_expected_until: None,
         created_at: Timestamp::EPOCH,
     }
 }

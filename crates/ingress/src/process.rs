@@ -112,7 +112,7 @@ fn judged_request<'a>(
         query: head.uri.query().unwrap_or_default(),
         headers,
         body,
-        public_url: source.public_url.as_deref(),
+        public_url: source.public_urls.first().map(String::as_str),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The edge, the batcher and the directory over a real store.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +43,9 @@ async fn create(path: &Path) {
         preset: "stripe".into(),
         recipe: String::new(),
         ingest_key: IngestKey::from_bytes([1; 16]),
-        public_url: String::new(),
+        public_urls: Vec::new(),
+        settings: BTreeMap::new(),
+        secret_expected_until: None,
         created_at: NOW,
     };
     store.create_source(new).await.expect("created");

@@ -6,6 +6,7 @@
 //! | `log` | pages in commit order, bodies by receipt |
 //! | `lane` | sessions, lanes, journal, parked entities, dead letters |
 //! | `config` | tenants, sources, secrets, subscriptions and their revision |
+//! | `rejection` | the newest refused requests of each source |
 //! | `schema` | migrations, identity, health |
 //!
 //! **Commit order.** An accept statement takes the advisory lock of each shard it writes to after all its other writes, draws
@@ -27,6 +28,7 @@ mod lease;
 mod log;
 mod options;
 mod pools;
+mod rejection;
 mod row;
 mod schema;
 mod session;

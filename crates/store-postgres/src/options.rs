@@ -37,7 +37,7 @@ pub struct PoolSizes {
     pub flush: u32,
     /// Sessions, claims, configuration revision, health.
     pub control: u32,
-    /// Configuration, look-ups, counting repeats.
+    /// Configuration, look-ups; half as many again for counting repeats, and one more for recording rejections.
     pub admin: u32,
 }
 

@@ -39,7 +39,11 @@ pub(crate) struct Pools {
     pub(crate) flush: Pool,
     pub(crate) control: Pool,
     pub(crate) admin: Pool,
+    pub(crate) rejections: Pool,
 }
+
+/// Anybody can have requests refused: recording them gets one connection of its own, and nothing else waits for it.
+const REJECTIONS_CONNECTIONS: u32 = 1;
 
 impl Pools {
     /// Checks the database with a first connection, then prepares the pools; they connect on demand.
@@ -70,14 +74,19 @@ impl Pools {
             flush: pool(Purpose::Plain, config.pools.flush),
             control: pool(Purpose::Plain, config.pools.control),
             admin: pool(Purpose::Plain, config.pools.admin),
+            rejections: pool(Purpose::Rejections, REJECTIONS_CONNECTIONS),
         })
     }
 
     /// Closes all pools.
     pub(crate) async fn close(&self) {
-        for pool in [&self.ingest, &self.repeats, &self.flush, &self.control, &self.admin] {
+        for pool in self.all() {
             pool.close().await;
         }
+    }
+
+    const fn all(&self) -> [&Pool; 6] {
+        [&self.ingest, &self.repeats, &self.flush, &self.control, &self.admin, &self.rejections]
     }
 }
 
@@ -128,7 +137,7 @@ mod tests {
             database.run(format!("ALTER DATABASE {} SET {setting}", database.name())).await;
         }
         let pools = Pools::open(&database.config()).await.expect("opened");
-        for pool in [&pools.ingest, &pools.repeats, &pools.flush, &pools.control, &pools.admin] {
+        for pool in pools.all() {
             let query = sqlx::query(
                 "SELECT current_setting('transaction_isolation') AS isolation,
                         current_setting('statement_timeout') <> '0' AND current_setting('lock_timeout') <> '0'
@@ -141,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn only_counting_repeats_does_not_wait_for_the_disk() {
+    async fn only_counting_repeats_and_recording_rejections_do_not_wait_for_the_disk() {
         let database = TestDatabase::create().await;
         let pools = Pools::open(&database.config()).await.expect("opened");
         for (pool, expected) in [
@@ -150,6 +159,7 @@ mod tests {
             (&pools.flush, "on"),
             (&pools.control, "on"),
             (&pools.admin, "on"),
+            (&pools.rejections, "off"),
         ] {
             let query = sqlx::query("SELECT current_setting('synchronous_commit') AS value");
             let found = rows(pool, query, Effect::None).await.expect("read");

@@ -22,6 +22,8 @@ pub(crate) enum Purpose {
     Ingest,
     /// Finding and counting repeats.
     Repeats,
+    /// Recording refused requests.
+    Rejections,
     /// Everything else.
     Plain,
 }
@@ -31,7 +33,7 @@ impl Purpose {
     const fn statement_timeout_ms(self) -> u64 {
         match self {
             Self::Ingest | Self::Plain => 10_000,
-            Self::Repeats => 5_000,
+            Self::Repeats | Self::Rejections => 5_000,
         }
     }
 
@@ -44,13 +46,13 @@ impl Purpose {
     const fn lock_timeout_ms(self) -> u64 {
         match self {
             Self::Ingest => 2_000,
-            Self::Repeats => 500,
+            Self::Repeats | Self::Rejections => 500,
             Self::Plain => 5_000,
         }
     }
 
     /// Settings beyond the common ones. Plans are fixed, so that an empty table's statistics never decide how a full one is
-    /// read. Counts of repeats may be lost in a crash, so that they need not wait for the disk; nothing else may.
+    /// read. Counts of repeats and rejections may be lost in a crash, so that they need not wait for the disk; nothing else may.
     const fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Ingest => {
@@ -63,6 +65,7 @@ impl Purpose {
                 ("enable_mergejoin", "off"),
                 ("synchronous_commit", "off"),
             ],
+            Self::Rejections => &[("synchronous_commit", "off")],
             Self::Plain => &[],
         }
     }
@@ -112,14 +115,15 @@ pub(crate) async fn set_up(
     Ok(row.try_get::<String, _>(0)? != "off")
 }
 
-/// Whether a pooled connection may be handed out. Ingest runs single statements only and is tried only after a rest;
+/// Whether a pooled connection may be handed out. Ingest and repeats run single statements only and are tried only after a rest;
 /// elsewhere a transaction that was left open shows in its start time, and an aborted one in the refusal to answer.
 pub(crate) async fn is_fit(
     connection: &mut PgConnection,
     purpose: Purpose,
     meta: PoolConnectionMetadata,
 ) -> sqlx::Result<bool> {
-    if purpose != Purpose::Plain && meta.idle_for < TRUSTED_IDLE {
+    let runs_transactions = matches!(purpose, Purpose::Plain | Purpose::Rejections);
+    if !runs_transactions && meta.idle_for < TRUSTED_IDLE {
         return Ok(true);
     }
     // The simple protocol: in the extended one each message has a time of its own.

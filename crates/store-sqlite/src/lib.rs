@@ -6,6 +6,7 @@
 //! | `log` | pages in commit order, bodies by receipt |
 //! | `lane` | sessions, lanes, journal, parked entities, dead letters |
 //! | `config` | tenants, sources, secrets, subscriptions and their revision |
+//! | `rejection` | the newest refused requests of each source |
 //! | `schema` | migrations, identity, health |
 //!
 //! **One writer.** All writes run on one connection, each in a transaction of its own that begins `IMMEDIATE`, in tasks that
@@ -27,6 +28,7 @@ mod file;
 mod lane;
 mod log;
 mod reader;
+mod rejection;
 mod row;
 mod schema;
 #[cfg(test)]

@@ -69,9 +69,9 @@ impl LogStore for SqliteStore {
     }
 }
 
-/// A list as an argument for `json_each`.
-pub(crate) fn json<T: serde::Serialize>(list: &[T]) -> String {
-    serde_json::to_string(list).expect("numbers and texts can be written as JSON")
+/// A list or map as JSON: an argument for `json_each`, or the text of a column.
+pub(crate) fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("numbers and texts can be written as JSON")
 }
 
 fn entry(row: &SqliteRow) -> Result<LogEntry> {

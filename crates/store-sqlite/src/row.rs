@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use portero_store::Result;
 use portero_types::{EntityHash, ReceiptId, Timestamp};
+use serde::de::DeserializeOwned;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
@@ -35,6 +36,11 @@ pub(crate) fn unsigned<T: TryFrom<i64>>(row: &SqliteRow, column: &'static str) -
 /// Reads a column of bytes with a fixed length.
 pub(crate) fn bytes<const N: usize>(row: &SqliteRow, column: &'static str) -> Result<[u8; N]> {
     get::<&[u8]>(row, column)?.try_into().map_err(|_| corrupt(column))
+}
+
+/// Reads a column that holds JSON.
+pub(crate) fn from_json<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -> Result<T> {
+    serde_json::from_str(get(row, column)?).map_err(|_| corrupt(column))
 }
 
 /// Reads a column that holds a moment.

@@ -27,9 +27,12 @@ pub enum Malformed {
     /// The first byte names a version that this program does not know.
     #[error("unknown format version")]
     Version,
-    /// A header's name is not UTF-8.
-    #[error("a header name is not UTF-8")]
+    /// A text, such as a header's name, is not UTF-8.
+    #[error("a text is not UTF-8")]
     Name,
+    /// Bytes follow where the value ends.
+    #[error("bytes follow where the value ends")]
+    Trailing,
     /// Positions do not rise, or begin at or below the watermark.
     #[error("positions must rise and lie above the watermark")]
     Order,
@@ -120,7 +123,7 @@ pub fn clean_reason(text: &str) -> Cow<'_, str> {
     }
 }
 
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     loop {
         let low = value.to_le_bytes()[0] & 0x7f;
         value >>= 7;
@@ -132,7 +135,7 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     }
 }
 
-fn take_varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
+pub(crate) fn take_varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = bytes.split_first().ok_or(Malformed::Truncated)?;
@@ -149,12 +152,12 @@ fn take_varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     Err(Malformed::Overflow)
 }
 
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, u64::try_from(bytes.len()).expect("a length in memory fits 64 bits"));
     out.extend_from_slice(bytes);
 }
 
-fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
+pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Malformed> {
     let length = usize::try_from(take_varint(bytes)?).map_err(|_| Malformed::Overflow)?;
     let (head, rest) = bytes.split_at_checked(length).ok_or(Malformed::Truncated)?;
     *bytes = rest;

@@ -2,9 +2,11 @@
 
 use async_trait::async_trait;
 use portero_types::{
-    IngestKey, LaneCount, ProviderName, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId,
-    SubscriptionNo, TenantId, TenantNo, Timestamp,
+    LaneCount, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo, TenantId, TenantNo,
+    Timestamp,
 };
+
+use crate::{NewSource, Source, SourceUpdate};
 
 /// The number of the last configuration change. It rises with every change, in the change's own transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,52 +41,6 @@ pub struct NewTenant {
     pub id: TenantId,
     /// For people.
     pub display_name: String,
-    /// Now.
-    pub created_at: Timestamp,
-}
-
-/// One inbound endpoint of a tenant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// Row number.
-    pub no: SourceNo,
-    /// The tenant's row number.
-    pub tenant_no: TenantNo,
-    /// The tenant's name.
-    pub tenant: TenantId,
-    /// Name.
-    pub id: SourceId,
-    /// Scopes event ids.
-    pub provider: ProviderName,
-    /// The preset's name, or empty when `recipe` holds a custom one.
-    pub preset: String,
-    /// A custom recipe as JSON text, or empty when `preset` names one.
-    pub recipe: String,
-    /// Last part of its URL.
-    pub ingest_key: IngestKey,
-    /// The URL as configured at the provider, for recipes that sign it; may be empty.
-    pub public_url: String,
-    /// When it was created.
-    pub created_at: Timestamp,
-}
-
-/// A source to be created.
-#[derive(Clone, Debug)]
-pub struct NewSource {
-    /// The tenant.
-    pub tenant: TenantId,
-    /// Name.
-    pub id: SourceId,
-    /// Scopes event ids.
-    pub provider: ProviderName,
-    /// See [`Source::preset`].
-    pub preset: String,
-    /// See [`Source::recipe`].
-    pub recipe: String,
-    /// Fresh random bits.
-    pub ingest_key: IngestKey,
-    /// See [`Source::public_url`].
-    pub public_url: String,
     /// Now.
     pub created_at: Timestamp,
 }
@@ -241,7 +197,24 @@ pub trait ConfigStore: Send + Sync + 'static {
         after: Option<&SourceId>,
         limit: u32,
     ) -> crate::Result<Page<Source>>;
-    /// Deletes a source and its secrets. Its URL is unknown from then on. Its receipts stay.
+    /// Changes what is given, and nothing else.
+    ///
+    /// # Errors
+    /// `NotFound`; `Refused` when a bound is broken.
+    async fn update_source(&self, update: SourceUpdate) -> crate::Result<Source>;
+    /// Adds the secret that a handshake brought, when the source waits for one at `now`, and ends the wait, in one
+    /// transaction. `false`, and nothing changes, when the source waits for none or no longer, or is deleted. Of many at
+    /// once one succeeds.
+    ///
+    /// # Errors
+    /// As [`ConfigStore::add_secret`]; `NotFound` when the secret names another source. The source waits on then.
+    async fn write_handshake_secret(
+        &self,
+        source_no: SourceNo,
+        secret: NewSecret,
+        now: Timestamp,
+    ) -> crate::Result<bool>;
+    /// Deletes a source with its secrets and rejections. Its URL is unknown from then on. Its receipts stay.
     async fn delete_source(&self, tenant: &TenantId, id: &SourceId) -> crate::Result<()>;
 
     /// Adds a secret and, when asked, sets the end of the others, in one transaction.

@@ -10,25 +10,30 @@
 //! | reading the log | [`LogStore`] | pages in commit order, nothing skipped |
 //! | sessions, lanes, journal, parked entities, dead letters | [`LaneStore`] | a fenced session writes nothing |
 //! | tenants, sources, secrets, subscriptions | [`ConfigStore`] | each change raises the revision in its transaction |
+//! | refused requests | [`RejectionStore`] | the newest of each source, never more than a few |
 //! | schema | [`SchemaStore`] | says whether the schema fits this program |
 
 mod accept;
+mod capture;
 pub mod codec;
 mod config;
 mod error;
 mod lane;
 mod log;
 pub mod overlap;
+mod rejection;
 mod schema;
+mod source;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 use std::sync::Arc;
 
 pub use accept::{AcceptStore, Receipt, Verdict};
+pub use capture::{CAPTURED_BODY_BYTES_MAX, CapturedRequest};
 pub use config::{
-    ConfigSnapshot, ConfigStore, NewSecret, NewSource, NewSubscription, NewTenant, Page, Revision, Sealed,
-    Secret, Source, StartAt, Subscription, Tenant,
+    ConfigSnapshot, ConfigStore, NewSecret, NewSubscription, NewTenant, Page, Revision, Sealed, Secret,
+    StartAt, Subscription, Tenant,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use lane::{
@@ -36,12 +41,17 @@ pub use lane::{
     ParkedState,
 };
 pub use log::{LogEntry, LogPage, LogStore, PageRequest};
+pub use rejection::{NewRejection, REJECTIONS_PER_SOURCE_MAX, Rejection, RejectionStore, StoredRejection};
 pub use schema::{SchemaState, SchemaStore};
+pub use source::{
+    NewSource, PUBLIC_URL_BYTES_MAX, PUBLIC_URLS_MAX, SETTING_NAME_BYTES_MAX, SETTING_VALUE_BYTES_MAX,
+    SETTINGS_MAX, Source, SourceUpdate,
+};
 
 /// Everything at once: what a gateway holds.
-pub trait Store: AcceptStore + ConfigStore + LaneStore + LogStore + SchemaStore {}
+pub trait Store: AcceptStore + ConfigStore + LaneStore + LogStore + RejectionStore + SchemaStore {}
 
-impl<T: AcceptStore + ConfigStore + LaneStore + LogStore + SchemaStore> Store for T {}
+impl<T: AcceptStore + ConfigStore + LaneStore + LogStore + RejectionStore + SchemaStore> Store for T {}
 
 /// A store behind a pointer, shared by all parts of the gateway.
 pub type DynStore = Arc<dyn Store>;

@@ -1,5 +1,7 @@
 //! Sources.
 
+use std::collections::BTreeMap;
+
 use portero_auth::Action;
 use portero_proto::v1;
 use portero_proto::v1::source::Verification;
@@ -39,7 +41,9 @@ impl Admin {
             preset,
             recipe,
             ingest_key: IngestKey::from_bytes(key),
-            public_url: wanted.public_url,
+            public_urls: Some(wanted.public_url).filter(|url| !url.is_empty()).into_iter().collect(),
+            settings: BTreeMap::new(),
+            secret_expected_until: None,
             created_at: self.now(),
         };
         let source = self.store.create_source(source).await.map_err(|error| from_store(&error))?;
@@ -151,7 +155,7 @@ fn to_proto(source: &portero_store::Source) -> v1::Source {
         name: format!("tenants/{}/sources/{}", source.tenant, source.id),
         verification: Some(verification),
         provider: source.provider.to_string(),
-        public_url: source.public_url.clone(),
+        public_url: source.public_urls.first().cloned().unwrap_or_default(),
         ingest_path: format!("/in/{}", source.ingest_key),
         create_time: Some(time::to_proto(source.created_at)),
     }

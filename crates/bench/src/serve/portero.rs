@@ -4,6 +4,7 @@
 //! Prometheus recorder, the directory that follows the configuration, the in-process pre-filter bound to the database's
 //! identity, the batcher. Nothing consumes; the consumers' side is not part of this measurement.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,7 +134,9 @@ async fn configured(
         preset: "stripe".to_owned(),
         recipe: String::new(),
         ingest_key: IngestKey::from_bytes(rand::random()),
-        public_url: String::new(),
+        public_urls: Vec::new(),
+        settings: BTreeMap::new(),
+        secret_expected_until: None,
         created_at: now,
     };
     let source = store.create_source(source).await?;

@@ -5,6 +5,7 @@ mod deliver;
 mod head;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -237,7 +238,9 @@ fn add(snapshot: &mut ConfigSnapshot, keyring: &Keyring, number: u8, preset: &st
         preset: preset.to_owned(),
         recipe: String::new(),
         ingest_key: key(number),
-        public_url: String::new(),
+        public_urls: Vec::new(),
+        settings: BTreeMap::new(),
+        secret_expected_until: None,
         created_at: Timestamp::EPOCH,
     };
     if let Some(secret) = secret {

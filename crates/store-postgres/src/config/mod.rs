@@ -9,9 +9,9 @@ mod tenants;
 use async_trait::async_trait;
 use portero_store::{
     ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
-    Result, Revision, Secret, Source, Subscription, Tenant,
+    Result, Revision, Secret, Source, SourceUpdate, Subscription, Tenant,
 };
-use portero_types::{SecretId, SourceId, SubscriptionId, TenantId};
+use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use sqlx::postgres::PgRow;
 
 use crate::PostgresStore;
@@ -65,19 +65,19 @@ fn not_found(what: &str) -> Error {
 }
 
 /// The first row as a resource.
-fn one<T>(found: &[PgRow], read: impl Fn(&PgRow) -> Result<T>) -> Result<Option<T>> {
+pub(crate) fn one<T>(found: &[PgRow], read: impl Fn(&PgRow) -> Result<T>) -> Result<Option<T>> {
     found.first().map(read).transpose()
 }
 
 /// Rows as a page; one row more than the limit was asked for.
-fn page<T>(found: &[PgRow], limit: u32, read: impl Fn(&PgRow) -> Result<T>) -> Result<Page<T>> {
+pub(crate) fn page<T>(found: &[PgRow], limit: u32, read: impl Fn(&PgRow) -> Result<T>) -> Result<Page<T>> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let items = found.iter().take(limit).map(read).collect::<Result<_>>()?;
     Ok(Page { items, more: found.len() > limit })
 }
 
 /// How many rows to ask for to fill a page and to know whether there are more.
-fn one_more(limit: u32) -> i64 {
+pub(crate) fn one_more(limit: u32) -> i64 {
     i64::from(limit) + 1
 }
 
@@ -133,6 +133,19 @@ impl ConfigStore for PostgresStore {
 
     async fn sources(&self, tenant: &TenantId, after: Option<&SourceId>, limit: u32) -> Result<Page<Source>> {
         sources::list(&self.pools.admin, tenant, after, limit).await
+    }
+
+    async fn update_source(&self, update: SourceUpdate) -> Result<Source> {
+        sources::update(&self.pools.admin, update).await
+    }
+
+    async fn write_handshake_secret(
+        &self,
+        source_no: SourceNo,
+        secret: NewSecret,
+        now: Timestamp,
+    ) -> Result<bool> {
+        secrets::add_by_handshake(&self.pools.admin, source_no, &secret, now).await
     }
 
     async fn delete_source(&self, tenant: &TenantId, id: &SourceId) -> Result<()> {

@@ -49,6 +49,50 @@ pub(super) async fn add(pool: &Pool, secret: NewSecret) -> Result<Secret> {
     change.end(outcome).await
 }
 
+/// The wait is looked at before anything is locked: who calls here is not known, and must not hold up changes.
+pub(super) async fn add_by_handshake(
+    pool: &Pool,
+    source_no: SourceNo,
+    secret: &NewSecret,
+    now: Timestamp,
+) -> Result<bool> {
+    let waits = sqlx::query(
+        "SELECT 1 FROM sources WHERE source_no = $1 AND deleted_at IS NULL AND secret_expected_until > $2",
+    )
+    .bind(source_no.0)
+    .bind(now.as_micros());
+    if rows(pool, waits, Effect::None).await?.is_empty() {
+        return Ok(false);
+    }
+    let mut change = Change::begin(pool).await?;
+    match add_once_in(&mut change, source_no, secret, now).await {
+        // Somebody else was first: nothing changed, and the revision stays.
+        Ok(false) => {
+            change.tx.roll_back().await;
+            Ok(false)
+        }
+        outcome => change.end(outcome).await,
+    }
+}
+
+async fn add_once_in(
+    change: &mut Change,
+    source_no: SourceNo,
+    secret: &NewSecret,
+    now: Timestamp,
+) -> Result<bool> {
+    let end_wait = sqlx::query(
+        "UPDATE sources SET secret_expected_until = NULL
+         WHERE source_no = $1 AND deleted_at IS NULL AND secret_expected_until > $2 RETURNING source_no",
+    )
+    .bind(source_no.0)
+    .bind(now.as_micros());
+    if change.rows(end_wait).await?.is_empty() {
+        return Ok(false);
+    }
+    if add_in(change, secret).await?.source_no == source_no { Ok(true) } else { Err(not_found("source")) }
+}
+
 async fn add_in(change: &mut Change, secret: &NewSecret) -> Result<Secret> {
     if let Some(at) = secret.retire_others_at {
         let retire = sqlx::query(

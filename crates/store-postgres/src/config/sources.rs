@@ -1,6 +1,9 @@
-//! Sources. A deleted source's row stays behind its receipts, marked with the time of its deletion; its secrets go.
+//! Sources. A deleted source's row stays behind its receipts, marked with the time of its deletion; its secrets and
+//! rejections go.
 
-use portero_store::{NewSource, Page, Result, Source};
+use std::collections::BTreeMap;
+
+use portero_store::{NewSource, Page, Result, Source, SourceUpdate};
 use portero_types::{IngestKey, SourceId, SourceNo, TenantId, TenantNo, Timestamp};
 use sqlx::postgres::PgRow;
 
@@ -21,7 +24,9 @@ pub(super) fn read(row: &PgRow) -> Result<Source> {
         preset: get(row, "preset")?,
         recipe: get(row, "recipe")?,
         ingest_key: IngestKey::from_bytes(key.map_err(|_| corrupt("sources.ingest_key"))?),
-        public_url: get(row, "public_url")?,
+        public_urls: get(row, "public_urls")?,
+        settings: serde_json::from_str(get(row, "settings")?).map_err(|_| corrupt("sources.settings"))?,
+        secret_expected_until: get::<Option<i64>>(row, "secret_expected_until")?.map(Timestamp::from_micros),
         created_at: Timestamp::from_micros(get(row, "created_at")?),
     })
 }
@@ -34,9 +39,12 @@ pub(super) fn all() -> PgQuery<'static> {
 }
 
 pub(super) async fn create(pool: &Pool, source: NewSource) -> Result<Source> {
+    source.check()?;
     let query = sqlx::query(
-        "INSERT INTO sources (tenant_no, source_id, provider, preset, recipe, ingest_key, public_url, created_at)
-         SELECT tenant_no, $2, $3, $4, $5, $6, $7, $8 FROM tenants WHERE tenant_id = $1 AND deleted_at IS NULL
+        "INSERT INTO sources (tenant_no, source_id, provider, preset, recipe, ingest_key, public_urls, settings,
+                              secret_expected_until, created_at)
+         SELECT tenant_no, $2, $3, $4, $5, $6, $7, $8, $9, $10
+         FROM tenants WHERE tenant_id = $1 AND deleted_at IS NULL
          RETURNING *, $1 AS tenant_id",
     )
     .bind(source.tenant.as_str())
@@ -45,11 +53,39 @@ pub(super) async fn create(pool: &Pool, source: NewSource) -> Result<Source> {
     .bind(source.preset.as_str())
     .bind(source.recipe.as_str())
     .bind(source.ingest_key.as_bytes().as_slice())
-    .bind(source.public_url.as_str())
+    .bind(&source.public_urls)
+    .bind(settings_text(&source.settings))
+    .bind(source.secret_expected_until.map(Timestamp::as_micros))
     .bind(source.created_at.as_micros());
     let mut change = Change::begin(pool).await?;
     let created = change.create(query, "source or its ingest key", "tenant").await.and_then(|row| read(&row));
     change.end(created).await
+}
+
+pub(super) async fn update(pool: &Pool, update: SourceUpdate) -> Result<Source> {
+    update.check()?;
+    let query = sqlx::query(
+        "UPDATE sources s
+         SET preset = coalesce($3, s.preset), recipe = coalesce($4, s.recipe),
+             public_urls = coalesce($5, s.public_urls), settings = coalesce($6, s.settings),
+             secret_expected_until = CASE WHEN $7 THEN $8 ELSE s.secret_expected_until END
+         FROM tenants t
+         WHERE t.tenant_no = s.tenant_no AND t.tenant_id = $1 AND t.deleted_at IS NULL
+           AND s.source_id = $2 AND s.deleted_at IS NULL
+         RETURNING s.*, t.tenant_id",
+    )
+    .bind(update.tenant.as_str())
+    .bind(update.id.as_str())
+    .bind(update.preset.as_deref())
+    .bind(update.recipe.as_deref())
+    .bind(update.public_urls.as_deref())
+    .bind(update.settings.as_ref().map(settings_text))
+    .bind(update.secret_expected_until.is_some())
+    .bind(update.secret_expected_until.flatten().map(Timestamp::as_micros));
+    let mut change = Change::begin(pool).await?;
+    let outcome = change.rows(query).await;
+    let outcome = outcome.and_then(|found| one(&found, read)?.ok_or_else(|| not_found("source")));
+    change.end(outcome).await
 }
 
 pub(super) async fn get_one(pool: &Pool, tenant: &TenantId, id: &SourceId) -> Result<Option<Source>> {
@@ -89,6 +125,8 @@ pub(super) async fn delete(pool: &Pool, tenant: &TenantId, id: &SourceId) -> Res
              RETURNING s.source_no
          ), secrets_gone AS (
              DELETE FROM secrets WHERE source_no IN (SELECT source_no FROM gone)
+         ), rejections_gone AS (
+             DELETE FROM rejections WHERE source_no IN (SELECT source_no FROM gone)
          )
          SELECT source_no FROM gone",
     )
@@ -98,4 +136,8 @@ pub(super) async fn delete(pool: &Pool, tenant: &TenantId, id: &SourceId) -> Res
     let outcome = change.rows(query).await;
     let outcome = outcome.and_then(|gone| gone.first().map(|_| ()).ok_or_else(|| not_found("source")));
     change.end(outcome).await
+}
+
+fn settings_text(settings: &BTreeMap<String, String>) -> String {
+    serde_json::to_string(settings).expect("texts can be written as JSON")
 }

@@ -8,9 +8,9 @@ mod tenant;
 use async_trait::async_trait;
 use portero_store::{
     ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
-    Result, Revision, Secret, Source, Subscription, Tenant,
+    Result, Revision, Secret, Source, SourceUpdate, Subscription, Tenant,
 };
-use portero_types::{SecretId, SourceId, SubscriptionId, TenantId};
+use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
@@ -65,6 +65,25 @@ impl ConfigStore for SqliteStore {
 
     async fn sources(&self, tenant: &TenantId, after: Option<&SourceId>, limit: u32) -> Result<Page<Source>> {
         source::list(self.readers.pool(), tenant, after, limit).await
+    }
+
+    async fn update_source(&self, update: SourceUpdate) -> Result<Source> {
+        self.change(move |connection| Box::pin(source::update(connection, update))).await
+    }
+
+    async fn write_handshake_secret(
+        &self,
+        source_no: SourceNo,
+        new: NewSecret,
+        now: Timestamp,
+    ) -> Result<bool> {
+        // Who calls here is not known, and must not take the writer's time.
+        if !source::waits(self.readers.pool(), source_no, now).await? {
+            return Ok(false);
+        }
+        self.writer
+            .write(move |connection| Box::pin(secret::add_by_handshake(connection, source_no, new, now)))
+            .await
     }
 
     async fn delete_source(&self, tenant: &TenantId, id: &SourceId) -> Result<()> {
@@ -123,13 +142,17 @@ impl SqliteStore {
         self.writer
             .write(move |connection| {
                 Box::pin(async move {
-                    let sql = "UPDATE config_revision SET revision = revision + 1";
-                    sqlx::query(sql).execute(&mut *connection).await.map_err(statement)?;
+                    raise_revision(connection).await?;
                     work(connection).await
                 })
             })
             .await
     }
+}
+
+async fn raise_revision(connection: &mut SqliteConnection) -> Result<()> {
+    let sql = "UPDATE config_revision SET revision = revision + 1";
+    sqlx::query(sql).execute(connection).await.map(drop).map_err(statement)
 }
 
 const REVISION: &str = "SELECT revision FROM config_revision";
@@ -146,12 +169,16 @@ async fn snapshot(connection: &mut SqliteConnection) -> Result<ConfigSnapshot> {
 }
 
 /// How many rows a page's statement asks for: one more than the page holds, to know whether there are more.
-fn one_more(limit: u32) -> i64 {
+pub(crate) fn one_more(limit: u32) -> i64 {
     i64::from(limit) + 1
 }
 
 /// Makes a page of rows that were asked for with [`one_more`].
-fn page<T>(rows: &[SqliteRow], limit: u32, read: impl Fn(&SqliteRow) -> Result<T>) -> Result<Page<T>> {
+pub(crate) fn page<T>(
+    rows: &[SqliteRow],
+    limit: u32,
+    read: impl Fn(&SqliteRow) -> Result<T>,
+) -> Result<Page<T>> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let items = rows.iter().take(limit).map(read).collect::<Result<_>>()?;
     Ok(Page { items, more: rows.len() > limit })

@@ -7,7 +7,7 @@ use portero_types::{SecretId, SecretNo, SourceId, SourceNo, TenantId, Timestamp}
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
 
-use super::{database_now, failed_precondition, insert_error, one_more, page, source};
+use super::{database_now, failed_precondition, insert_error, one_more, page, raise_revision, source};
 use crate::error::{not_found, statement};
 use crate::row::{get, parse, timestamp};
 
@@ -52,6 +52,20 @@ pub(super) async fn add(connection: &mut SqliteConnection, new: NewSecret) -> Re
         )));
     }
     secret(&row)
+}
+
+/// Whether the source waited for it. When it did not, nothing is written.
+pub(super) async fn add_by_handshake(
+    connection: &mut SqliteConnection,
+    source_no: SourceNo,
+    new: NewSecret,
+    now: Timestamp,
+) -> Result<bool> {
+    if !source::end_wait(connection, source_no, now).await? {
+        return Ok(false);
+    }
+    raise_revision(connection).await?;
+    if add(connection, new).await?.source_no == source_no { Ok(true) } else { Err(not_found("source")) }
 }
 
 async fn spans(

@@ -1,13 +1,14 @@
 //! Sources.
 
-use portero_store::{NewSource, Page, Result, Source};
-use portero_types::{IngestKey, SourceId, SourceNo, TenantId, TenantNo};
+use portero_store::{NewSource, Page, Result, Source, SourceUpdate};
+use portero_types::{IngestKey, SourceId, SourceNo, TenantId, TenantNo, Timestamp};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
 
 use super::{database_now, insert_error, one_more, page, tenant};
 use crate::error::{not_found, statement};
-use crate::row::{bytes, get, parse, timestamp};
+use crate::log::json;
+use crate::row::{bytes, from_json, get, parse, timestamp};
 
 /// Live sources with their tenants; a condition follows.
 macro_rules! live_sources {
@@ -37,9 +38,10 @@ pub(super) async fn find(
 }
 
 pub(super) async fn create(connection: &mut SqliteConnection, new: NewSource) -> Result<Source> {
+    new.check()?;
     let tenant_no = tenant::find(connection, &new.tenant).await?;
-    let sql = "INSERT INTO sources (tenant_no, source_id, provider, preset, recipe, ingest_key, public_url, created_at) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING source_no";
+    let sql = "INSERT INTO sources (tenant_no, source_id, provider, preset, recipe, ingest_key, public_urls, settings, \
+               secret_expected_until, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING source_no";
     let row = sqlx::query(sql)
         .bind(tenant_no.0)
         .bind(new.id.as_str())
@@ -47,7 +49,9 @@ pub(super) async fn create(connection: &mut SqliteConnection, new: NewSource) ->
         .bind(new.preset.as_str())
         .bind(new.recipe.as_str())
         .bind(new.ingest_key.as_bytes().as_slice())
-        .bind(new.public_url.as_str())
+        .bind(json(&new.public_urls))
+        .bind(json(&new.settings))
+        .bind(new.secret_expected_until.map(Timestamp::as_micros))
         .bind(new.created_at.as_micros())
         .fetch_one(connection)
         .await
@@ -61,9 +65,53 @@ pub(super) async fn create(connection: &mut SqliteConnection, new: NewSource) ->
         preset: new.preset,
         recipe: new.recipe,
         ingest_key: new.ingest_key,
-        public_url: new.public_url,
+        public_urls: new.public_urls,
+        settings: new.settings,
+        secret_expected_until: new.secret_expected_until,
         created_at: new.created_at,
     })
+}
+
+pub(super) async fn update(connection: &mut SqliteConnection, update: SourceUpdate) -> Result<Source> {
+    update.check()?;
+    let no = find(connection, &update.tenant, &update.id).await?;
+    let sql = "UPDATE sources SET preset = coalesce(?, preset), recipe = coalesce(?, recipe), \
+               public_urls = coalesce(?, public_urls), settings = coalesce(?, settings), \
+               secret_expected_until = CASE WHEN ? THEN ? ELSE secret_expected_until END WHERE source_no = ?";
+    sqlx::query(sql)
+        .bind(update.preset)
+        .bind(update.recipe)
+        .bind(update.public_urls.as_ref().map(json))
+        .bind(update.settings.as_ref().map(json))
+        .bind(update.secret_expected_until.is_some())
+        .bind(update.secret_expected_until.flatten().map(Timestamp::as_micros))
+        .bind(no.0)
+        .execute(&mut *connection)
+        .await
+        .map_err(statement)?;
+    let sql = live_sources!("AND sources.source_no = ?");
+    let row = sqlx::query(sql).bind(no.0).fetch_one(connection).await.map_err(statement)?;
+    source(&row)
+}
+
+/// Ends the wait for a secret. Whether the source waited at `now`.
+pub(super) async fn end_wait(
+    connection: &mut SqliteConnection,
+    no: SourceNo,
+    now: Timestamp,
+) -> Result<bool> {
+    let sql = "UPDATE sources SET secret_expected_until = NULL \
+               WHERE source_no = ? AND deleted_at IS NULL AND secret_expected_until > ?";
+    let query = sqlx::query(sql).bind(no.0).bind(now.as_micros());
+    Ok(query.execute(connection).await.map_err(statement)?.rows_affected() > 0)
+}
+
+/// Whether a live source waits for a secret at `now`.
+pub(super) async fn waits(pool: &SqlitePool, no: SourceNo, now: Timestamp) -> Result<bool> {
+    let sql =
+        "SELECT 1 FROM sources WHERE source_no = ? AND deleted_at IS NULL AND secret_expected_until > ?";
+    let query = sqlx::query(sql).bind(no.0).bind(now.as_micros());
+    Ok(query.fetch_optional(pool).await.map_err(statement)?.is_some())
 }
 
 pub(super) async fn get_one(pool: &SqlitePool, tenant: &TenantId, id: &SourceId) -> Result<Option<Source>> {
@@ -105,8 +153,9 @@ pub(super) async fn all(connection: &mut SqliteConnection) -> Result<Vec<Source>
 
 pub(super) async fn delete(connection: &mut SqliteConnection, tenant: TenantId, id: SourceId) -> Result<()> {
     let no = find(connection, &tenant, &id).await?;
-    let secrets = "DELETE FROM secrets WHERE source_no = ?";
-    sqlx::query(secrets).bind(no.0).execute(&mut *connection).await.map_err(statement)?;
+    for sql in ["DELETE FROM secrets WHERE source_no = ?", "DELETE FROM rejections WHERE source_no = ?"] {
+        sqlx::query(sql).bind(no.0).execute(&mut *connection).await.map_err(statement)?;
+    }
     let sql = concat!("UPDATE sources SET deleted_at = ", database_now!(), " WHERE source_no = ?");
     sqlx::query(sql).bind(no.0).execute(connection).await.map(drop).map_err(statement)
 }
@@ -121,7 +170,9 @@ fn source(row: &SqliteRow) -> Result<Source> {
         preset: get(row, "preset")?,
         recipe: get(row, "recipe")?,
         ingest_key: IngestKey::from_bytes(bytes(row, "ingest_key")?),
-        public_url: get(row, "public_url")?,
+        public_urls: from_json(row, "public_urls")?,
+        settings: from_json(row, "settings")?,
+        secret_expected_until: get::<Option<i64>>(row, "secret_expected_until")?.map(Timestamp::from_micros),
         created_at: timestamp(row, "created_at")?,
     })
 }

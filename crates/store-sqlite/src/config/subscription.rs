@@ -2,14 +2,13 @@
 
 use portero_store::{NewSubscription, Page, Result, StartAt, Subscription};
 use portero_types::{LaneCount, SubscriptionId, SubscriptionNo};
-use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
 
 use super::{failed_precondition, insert_error, one_more, page, tenant};
 use crate::error::{corrupt, not_found, statement};
 use crate::log::json;
-use crate::row::{get, parse, signed, timestamp, unsigned};
+use crate::row::{from_json, get, parse, signed, timestamp, unsigned};
 
 /// Subscriptions with the name of their tenant; a condition follows.
 macro_rules! subscriptions {
@@ -120,10 +119,6 @@ pub(super) async fn delete(connection: &mut SqliteConnection, id: SubscriptionId
     if deleted.rows_affected() == 0 { Err(not_found("subscription")) } else { Ok(()) }
 }
 
-fn list_of<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -> Result<Vec<T>> {
-    serde_json::from_str(get(row, column)?).map_err(|_| corrupt(column))
-}
-
 fn subscription(row: &SqliteRow) -> Result<Subscription> {
     let tenant = match get::<Option<i64>>(row, "tenant_no")? {
         Some(_) => Some(parse(row, "tenant_id")?),
@@ -133,12 +128,12 @@ fn subscription(row: &SqliteRow) -> Result<Subscription> {
         no: SubscriptionNo(get(row, "subscription_no")?),
         id: parse(row, "subscription_id")?,
         tenant,
-        sources: list_of(row, "sources")?,
-        event_types: list_of(row, "event_types")?,
+        sources: from_json(row, "sources")?,
+        event_types: from_json(row, "event_types")?,
         lanes: LaneCount::new(unsigned(row, "lanes")?).map_err(|_| corrupt("subscriptions.lanes"))?,
         attempts_max: unsigned(row, "attempts_max")?,
         defer_deadline_ms: unsigned(row, "defer_deadline_ms")?,
-        starts_after: list_of(row, "starts_after")?,
+        starts_after: from_json(row, "starts_after")?,
         created_at: timestamp(row, "created_at")?,
     })
 }

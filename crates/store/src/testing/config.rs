@@ -4,7 +4,7 @@ use portero_types::{IngestKey, LaneCount, Shard};
 use tokio::task::JoinSet;
 
 use super::fixture::{
-    Fixture, fresh, new_secret, new_session, new_source, new_subscription, new_tenant, source_id,
+    Fixture, NOW, fresh, new_secret, new_session, new_source, new_subscription, new_tenant, source_id,
     subscription_id, tenant_id,
 };
 use super::{Database, assert_fails, migrated};
@@ -65,13 +65,14 @@ pub async fn sources_are_created_read_and_deleted(database: &dyn Database) {
     let mut new = new_source("acme", "custom");
     new.preset = String::new();
     new.recipe = "{\"name\":\"ü\"}".to_owned();
-    new.public_url = String::new();
+    new.public_urls = vec!["https://hooks.example.com/ü".to_owned(), "http://b/\"c\\".to_owned()];
+    new.settings = [("a", "'; \"quoted\" {ü}"), ("b", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    new.secret_expected_until = Some(NOW);
     let source = store.create_source(new.clone()).await.expect("created");
     assert_eq!((source.tenant_no, &source.tenant), (fixture.tenant.no, &fixture.tenant.id));
-    assert_eq!(
-        (&source.recipe, &source.preset, &source.public_url),
-        (&new.recipe, &new.preset, &new.public_url)
-    );
+    assert_eq!((&source.recipe, &source.preset), (&new.recipe, &new.preset));
+    assert_eq!((&source.public_urls, &source.settings), (&new.public_urls, &new.settings));
+    assert_eq!(source.secret_expected_until, Some(NOW));
     assert_eq!((source.ingest_key, &source.provider), (new.ingest_key, &new.provider));
     assert_eq!(store.source(&acme, &new.id).await.expect("read"), Some(source));
     let twice = NewSource { ingest_key: IngestKey::from_bytes([9; 16]), ..new.clone() };

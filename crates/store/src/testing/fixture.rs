@@ -1,5 +1,6 @@
 //! What most cases begin with: a migrated store with a tenant and a source, and events to accept.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -10,7 +11,8 @@ use portero_types::{
 
 use super::{Database, migrated};
 use crate::{
-    DynStore, NewSession, NewSource, NewSubscription, NewTenant, Sealed, Source, StartAt, Tenant, Verdict,
+    DynStore, NewRejection, NewSession, NewSource, NewSubscription, NewTenant, Sealed, Source, StartAt,
+    Tenant, Verdict,
 };
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -194,7 +196,9 @@ pub fn new_source(tenant: &str, id: &str) -> NewSource {
         preset: "stripe".to_owned(),
         recipe: String::new(),
         ingest_key: IngestKey::from_bytes(key),
-        public_url: "https://hooks.example.com/in".to_owned(),
+        public_urls: vec!["https://hooks.example.com/in".to_owned()],
+        settings: BTreeMap::from([("webhook_id".to_owned(), "8PT5".to_owned())]),
+        secret_expected_until: None,
         created_at: NOW,
     }
 }
@@ -208,6 +212,23 @@ pub fn new_secret(id: &str) -> crate::NewSecret {
         not_before: NOW,
         retire_others_at: None,
         created_at: NOW,
+    }
+}
+
+/// A rejection of a source with a capture; later ones have greater ids.
+pub fn new_rejection(source: &Source, secs: i64) -> NewRejection {
+    let received_at = Timestamp::from_secs(NOW.as_secs() + secs);
+    NewRejection {
+        request_id: RequestId::new(received_at, random(fresh())),
+        tenant_no: source.tenant_no,
+        source_no: source.no,
+        received_at,
+        method: "POST".to_owned(),
+        reason: "SIGNATURE_MISMATCH".to_owned(),
+        detail: "no listed signature matches".to_owned(),
+        body_bytes: 17,
+        body_digest: [5; 32],
+        capture: Some(Sealed { key_id: "k1".to_owned(), bytes: vec![1, 0, 255, 0xc3, 0x28] }),
     }
 }
 

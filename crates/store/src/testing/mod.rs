@@ -12,9 +12,11 @@ pub mod fixture;
 pub mod lanes;
 pub mod log;
 pub mod parked;
+pub mod rejections;
 pub mod schema;
 pub mod secrets;
 pub mod sessions;
+pub mod sources;
 
 use std::future::Future;
 use std::time::Duration;
@@ -101,6 +103,26 @@ macro_rules! conformance {
             secrets_that_never_overlap_are_not_counted_together,
             sixteen_secrets_added_at_once_stay_within_the_limit,
             the_snapshot_forgets_secrets_a_day_after_their_end,
+        ]);
+        $crate::conformance!(@cases $fresh, sources: [
+            an_update_changes_what_is_given_and_nothing_else,
+            an_update_raises_the_revision_and_a_refused_one_does_not,
+            a_source_beyond_its_bounds_is_refused,
+            another_tenants_source_is_not_updated,
+            a_handshake_brings_the_secret_exactly_once,
+            a_source_that_does_not_wait_takes_no_secret,
+            a_refused_handshake_secret_leaves_the_source_waiting,
+        ]);
+        $crate::conformance!(@cases $fresh, rejections: [
+            a_rejection_reads_back_with_its_sealed_capture,
+            the_newest_fifty_of_a_source_are_kept,
+            rejections_recorded_at_once_stay_within_the_bound,
+            rejections_are_listed_newest_first_page_by_page,
+            rejections_show_nothing_of_other_tenants,
+            rejections_go_with_their_source,
+            a_rejection_recorded_twice_is_there_once,
+            odd_texts_never_make_recording_fail,
+            a_sweep_forgets_the_oldest_and_no_more_than_asked,
         ]);
         $crate::conformance!(@cases $fresh, sessions: [
             a_claim_takes_every_free_lane_once,
@@ -218,9 +240,11 @@ mod tests {
             ("lanes", include_str!("lanes.rs")),
             ("log", include_str!("log.rs")),
             ("parked", include_str!("parked.rs")),
+            ("rejections", include_str!("rejections.rs")),
             ("schema", include_str!("schema.rs")),
             ("secrets", include_str!("secrets.rs")),
             ("sessions", include_str!("sessions.rs")),
+            ("sources", include_str!("sources.rs")),
         ] {
             let names = source.lines().filter_map(|line| line.strip_prefix("pub async fn "));
             for name in names.filter_map(|rest| rest.split('(').next()) {
