@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
+use ed25519_dalek::SigningKey;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use portero_types::Redacted;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
+
+use crate::certificate::{KeyPairAlgorithm, PublicKey};
 
 /// How a signature is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -23,12 +25,51 @@ pub(crate) enum Algorithm {
     /// Ed25519 (RFC 8032), verified strictly.
     #[serde(rename = "ed25519")]
     Ed25519,
+    /// The SHA-256 digest of a message that holds the secret.
+    #[serde(rename = "sha256")]
+    Sha256,
+    /// ECDSA over P-256 with SHA-256, the signature in DER (SEC 1, RFC 3279).
+    #[serde(rename = "ecdsa-p256-sha256")]
+    EcdsaP256Sha256,
+    /// RSASSA-PKCS1-v1_5 with SHA-256 (RFC 8017 section 8.2).
+    #[serde(rename = "rsa-sha256")]
+    RsaSha256,
     /// No signature: the secret itself is sent.
     #[serde(rename = "equal")]
     Equal,
+    /// HTTP basic authentication (RFC 7617): the secret is `user:password`.
+    #[serde(rename = "basic")]
+    Basic,
     /// Nothing is checked.
     #[serde(rename = "none")]
     None,
+}
+
+impl Algorithm {
+    /// How it is made with a key pair; `None` for algorithms of shared secrets.
+    pub(crate) const fn key_pair(self) -> Option<KeyPairAlgorithm> {
+        match self {
+            Self::Ed25519 => Some(KeyPairAlgorithm::Ed25519),
+            Self::EcdsaP256Sha256 => Some(KeyPairAlgorithm::EcdsaP256Der),
+            Self::RsaSha256 => Some(KeyPairAlgorithm::RsaSha256),
+            _ => None,
+        }
+    }
+
+    /// Whether its signatures are made with a private key and judged with a public one.
+    pub(crate) const fn is_public(self) -> bool {
+        self.key_pair().is_some()
+    }
+
+    /// Whether the secret itself is sent.
+    pub(crate) const fn is_token(self) -> bool {
+        matches!(self, Self::Equal | Self::Basic)
+    }
+
+    /// Whether it is an HMAC.
+    pub(crate) const fn is_mac(self) -> bool {
+        matches!(self, Self::HmacSha1 | Self::HmacSha256 | Self::HmacSha512)
+    }
 }
 
 /// What a secret decodes to.
@@ -37,31 +78,40 @@ pub(crate) enum Key {
     /// A shared secret.
     Shared(Redacted<Vec<u8>>),
     /// A public key.
-    Ed25519(VerifyingKey),
+    Public(PublicKey),
 }
 
 impl Key {
     /// Whether this kind of key belongs to `algorithm`: a public key must never serve as a shared secret.
     pub(crate) const fn fits(&self, algorithm: Algorithm) -> bool {
-        match algorithm {
-            Algorithm::HmacSha1 | Algorithm::HmacSha256 | Algorithm::HmacSha512 | Algorithm::Equal => {
-                matches!(self, Self::Shared(_))
-            }
-            Algorithm::Ed25519 => matches!(self, Self::Ed25519(_)),
-            Algorithm::None => false,
+        match (self, algorithm.key_pair()) {
+            (Self::Shared(_), None) => !matches!(algorithm, Algorithm::None),
+            (Self::Public(key), Some(pair)) => key.fits(pair),
+            (Self::Shared(_), Some(_)) | (Self::Public(_), None) => false,
+        }
+    }
+
+    /// The key material of a shared secret.
+    pub(crate) fn shared(&self) -> Option<&[u8]> {
+        match self {
+            Self::Shared(material) => Some(material.expose_secret()),
+            Self::Public(_) => None,
         }
     }
 
     /// What signatures of `message` are judged by; `None` when the key does not fit. A MAC is computed here, once,
     /// however many signatures there are to judge.
     pub(crate) fn judge<'a>(&'a self, algorithm: Algorithm, message: &'a [u8]) -> Option<Judge<'a>> {
-        match (algorithm, self) {
-            (Algorithm::Ed25519, Self::Ed25519(key)) => Some(Judge::Ed25519(key, message)),
+        match (algorithm.key_pair(), self) {
+            (Some(pair), Self::Public(key)) if key.fits(pair) => Some(Judge::Public(key, pair, message)),
             // Digests have one length, so nothing about the secret's own length shows.
-            (Algorithm::Equal, Self::Shared(secret)) => Some(Judge::Token(sha256(secret.expose_secret()))),
-            (Algorithm::HmacSha1 | Algorithm::HmacSha256 | Algorithm::HmacSha512, Self::Shared(secret)) => {
+            (None, Self::Shared(secret)) if algorithm.is_token() => {
+                Some(Judge::Token(sha256(secret.expose_secret())))
+            }
+            (None, Self::Shared(secret)) if algorithm.is_mac() => {
                 Some(Judge::Mac(mac(algorithm, secret.expose_secret(), message)))
             }
+            (None, Self::Shared(_)) if algorithm == Algorithm::Sha256 => Some(Judge::Mac(sha256(message))),
             _ => None,
         }
     }
@@ -69,12 +119,12 @@ impl Key {
 
 /// Tells good signatures of one message under one key from others.
 pub(crate) enum Judge<'a> {
-    /// The MAC that it must be.
+    /// The MAC or digest that it must be.
     Mac(Vec<u8>),
     /// The digest of the token that it must be.
     Token(Vec<u8>),
-    /// The public key and the message.
-    Ed25519(&'a VerifyingKey, &'a [u8]),
+    /// The public key, how it is used, and the message.
+    Public(&'a PublicKey, KeyPairAlgorithm, &'a [u8]),
 }
 
 impl Judge<'_> {
@@ -86,13 +136,13 @@ impl Judge<'_> {
                 let same = digest.ct_eq(&sha256(&signature.0));
                 !signature.0.is_empty() && bool::from(same)
             }
-            Self::Ed25519(key, message) => ed25519_dalek::Signature::from_slice(&signature.0)
-                .is_ok_and(|signature| key.verify_strict(message, &signature).is_ok()),
+            Self::Public(key, pair, message) => key.verifies(*pair, message, &signature.0),
         }
     }
 }
 
-fn sha256(bytes: &[u8]) -> Vec<u8> {
+/// The SHA-256 digest.
+pub(crate) fn sha256(bytes: &[u8]) -> Vec<u8> {
     Sha256::digest(bytes).to_vec()
 }
 
@@ -130,16 +180,17 @@ pub(crate) fn mac(algorithm: Algorithm, key: &[u8], message: &[u8]) -> Vec<u8> {
         Algorithm::HmacSha1 => hmac!(sha1::Sha1),
         Algorithm::HmacSha256 => hmac!(Sha256),
         Algorithm::HmacSha512 => hmac!(sha2::Sha512),
-        Algorithm::Ed25519 | Algorithm::Equal | Algorithm::None => Vec::new(),
+        Algorithm::Sha256
+        | Algorithm::Ed25519
+        | Algorithm::EcdsaP256Sha256
+        | Algorithm::RsaSha256
+        | Algorithm::Equal
+        | Algorithm::Basic
+        | Algorithm::None => Vec::new(),
     }
 }
 
-/// The Ed25519 signature of a message under the private key of that seed.
-pub(crate) fn sign_ed25519(seed: &[u8; 32], message: &[u8]) -> Vec<u8> {
-    SigningKey::from_bytes(seed).sign(message).to_bytes().to_vec()
-}
-
-/// The public key of that seed.
+/// The Ed25519 public key of that seed.
 pub(crate) fn public_key(seed: &[u8; 32]) -> [u8; 32] {
     SigningKey::from_bytes(seed).verifying_key().to_bytes()
 }
@@ -182,11 +233,13 @@ mod tests {
 
     #[test]
     fn a_public_key_is_never_taken_for_a_shared_secret() {
-        let public = public_key(&[7; 32]);
-        let key = Key::Ed25519(VerifyingKey::from_bytes(&public).expect("valid"));
-        let forged = mac(Algorithm::HmacSha256, &public, b"m");
+        let private = SigningKey::from_bytes(&[7; 32]);
+        let key = Key::Public(PublicKey::Ed25519(Box::new(private.verifying_key())));
+        let forged = mac(Algorithm::HmacSha256, &public_key(&[7; 32]), b"m");
         assert!(!key.fits(Algorithm::HmacSha256) && !proves(&forged, Algorithm::HmacSha256, &key, b"m"));
-        assert!(proves(&sign_ed25519(&[7; 32], b"m"), Algorithm::Ed25519, &key, b"m"));
+        let good = ed25519_dalek::Signer::sign(&private, b"m").to_bytes();
+        assert!(proves(&good, Algorithm::Ed25519, &key, b"m"));
+        assert!(!proves(&good, Algorithm::RsaSha256, &key, b"m"));
     }
 
     #[test]

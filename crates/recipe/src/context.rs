@@ -15,6 +15,10 @@ pub(crate) struct Context<'c> {
     pub(crate) request: &'c Request<'c>,
     /// The signed time as sent.
     pub(crate) ts: Option<&'c [u8]>,
+    /// The public URL in the form that is tried.
+    pub(crate) url: Option<&'c [u8]>,
+    /// The secret's key material, for schemes that sign it along.
+    pub(crate) secret: Option<&'c [u8]>,
     /// The JSON body, once it may be read and if it is JSON.
     pub(crate) document: Option<&'c Document<'c>>,
     /// The body as a form, once it may be read and if it is not JSON: text inside JSON must never pass for a field.
@@ -25,6 +29,8 @@ pub(crate) struct Context<'c> {
     pub(crate) outer: Option<&'c Range<usize>>,
     /// What a handshake computed.
     pub(crate) computed: Option<&'c str>,
+    /// The name by which the key is known.
+    pub(crate) key_name: Option<&'c str>,
 }
 
 /// Why a template could not be filled.
@@ -47,6 +53,10 @@ impl Problem<'_> {
             Self::Missing(Source::Ts) => {
                 Rejection::new(Reason::TimestampMissing, "the signed time is missing")
             }
+            Self::Missing(source @ Source::Setting(_)) => Rejection::new(
+                Reason::SettingMissing,
+                format!("{} takes part in the signed text and is not configured", source.describe()),
+            ),
             Self::Missing(source) => Rejection::new(
                 Reason::SignedPartMissing,
                 format!("{} takes part in the signed text and is missing", source.describe()),
@@ -70,7 +80,18 @@ impl Problem<'_> {
 impl<'c> Context<'c> {
     /// Only the request: what may be looked at before verification.
     pub(crate) const fn unverified(request: &'c Request<'c>) -> Self {
-        Self { request, ts: None, document: None, form: None, item: None, outer: None, computed: None }
+        Self {
+            request,
+            ts: None,
+            url: None,
+            secret: None,
+            document: None,
+            form: None,
+            item: None,
+            outer: None,
+            computed: None,
+            key_name: None,
+        }
     }
 
     /// Fills a template. A template that is one value borrows it.
@@ -135,7 +156,19 @@ impl<'c> Context<'c> {
             Source::Ts => Ok(self.ts.map(Cow::Borrowed)),
             Source::Body => Ok(Some(Cow::Borrowed(self.request.body))),
             Source::Method => Ok(Some(Cow::Borrowed(self.request.method.as_bytes()))),
-            Source::Url => Ok(self.url()),
+            Source::Url => Ok(self.url.map(Cow::Borrowed)),
+            Source::Secret => Ok(self.secret.map(Cow::Borrowed)),
+            Source::KeyName => Ok(self.key_name.map(|text| Cow::Borrowed(text.as_bytes()))),
+            Source::Setting(name) => {
+                Ok(self.request.settings.get(name).map(|text| Cow::Borrowed(text.as_bytes())))
+            }
+            Source::FormSorted => {
+                Ok(self.form.map(|body| form::sorted(body).map(Cow::Owned)).transpose()?)
+            }
+            Source::JsonKeyExcept(names) => match self.document {
+                Some(document) => other_key(document, names),
+                None => Ok(None),
+            },
             Source::Computed => Ok(self.computed.map(|text| Cow::Borrowed(text.as_bytes()))),
             Source::Header(name) => {
                 let mut values = self.request.header_values(name);
@@ -165,15 +198,18 @@ impl<'c> Context<'c> {
             _ => Ok(None),
         }
     }
+}
 
-    fn url(&self) -> Option<Cow<'c, [u8]>> {
-        let url = self.request.public_url?;
-        if self.request.query.is_empty() {
-            return Some(Cow::Borrowed(url.as_bytes()));
+/// The one key of the body's object that is none of `names`.
+fn other_key<'c>(document: &'c Document<'_>, names: &[String]) -> Result<Option<Cow<'c, [u8]>>, Anomaly> {
+    let mut other = None;
+    for key in document.keys() {
+        let key = key.ok_or(Anomaly::NotUnicode)?;
+        if names.iter().all(|name| *name != key) && other.replace(key).is_some() {
+            return Ok(None);
         }
-        let base = url.split_once('?').map_or(url, |(base, _)| base);
-        Some(Cow::Owned(format!("{base}?{}", self.request.query).into_bytes()))
     }
+    Ok(other.map(|key| Cow::Owned(key.into_owned().into_bytes())))
 }
 
 fn from_form(field: Field<'_>) -> Result<Option<Cow<'_, [u8]>>, Anomaly> {

@@ -9,9 +9,11 @@ use portero_types::limits::{
 use sha2::{Digest as _, Sha256};
 
 use crate::context::Context;
+use crate::encoding::Encoding;
 use crate::form::{self, Field};
-use crate::json::{BatchError, Document, Item};
-use crate::scheme::Scheme;
+use crate::json::{BatchError, Document, Item, Lookup};
+use crate::schema::Wrapped;
+use crate::scheme::{Reading, Scheme};
 use crate::verify::too_many_events;
 use crate::{IdScope, Recipe, Rejection, Request, Verified};
 
@@ -83,47 +85,125 @@ pub fn extract(
     let Some(scheme) = recipe.schemes.get(verified.scheme()) else {
         return Ok(Vec::new());
     };
-    let body = Readable::new(recipe, request.body);
-    let reader = EventReader { recipe, scheme, request, body: &body };
+    let body = Readable::new(recipe, request);
+    let reading = reading(scheme, body.document.as_ref());
+    let reader = EventReader { recipe, reading, request, body: &body };
     let items = verified.items();
     let fits = items.iter().all(|(item, _)| item.at.end <= request.body.len());
     if !items.is_empty() && fits && body.document.is_some() {
         return Ok(items.iter().map(|(item, secret)| reader.event(Some(item), Some(*secret))).collect());
     }
-    let Some(items) = batch(scheme, body.document.as_ref())? else {
+    let Some(items) = batch(reading, body.document.as_ref())? else {
         return Ok(vec![reader.event(None, verified.secret())]);
     };
-    Ok(items.iter().map(|item| reader.event(Some(item), verified.secret())).collect())
+    let mut events: Vec<_> =
+        items.iter().map(|item| reader.event(Some(item), verified.secret())).collect();
+    if body.recoded {
+        in_received_bytes(&mut events, body.document.as_ref(), request.body);
+    }
+    Ok(events)
+}
+
+/// Where events of a body of this shape are read from.
+fn reading<'s>(scheme: &'s Scheme, document: Option<&Document<'_>>) -> &'s Reading {
+    let applies = |reading: &&Reading| {
+        reading.when.as_ref().is_none_or(|path| {
+            document.is_some_and(|document| document.lookup(document.root(), path) != Lookup::Missing)
+        })
+    };
+    let last = scheme.readings.last().expect("a scheme has a reading");
+    scheme.readings.iter().find(applies).unwrap_or(last)
+}
+
+/// Moves the places of events, which are places in a text of UTF-8, to those in the bytes of ISO-8859-1 as received:
+/// each character beyond ASCII is one byte longer there. Items come in order, so one pass does.
+fn in_received_bytes(events: &mut [Extracted], document: Option<&Document<'_>>, body: &[u8]) {
+    let Some(document) = document else { return };
+    let (mut at, mut extra) = (0, 0);
+    let mut moved = |to: usize| {
+        extra += document.continuations(at..to);
+        at = to;
+        to - extra
+    };
+    for event in events {
+        event.body = moved(event.body.start)..moved(event.body.end);
+        if event.id_derived && event.id_anomaly.is_none() {
+            event.event_id = digest(body.get(event.body.clone()).unwrap_or_default());
+        }
+    }
 }
 
 /// A verified body, read.
 pub(crate) struct Readable<'a> {
-    /// Its JSON: the body itself, or what its form field holds.
+    /// Its JSON: the body itself, or what is wrapped in it.
     pub(crate) document: Option<Document<'a>>,
     /// The body as a form, when it is not JSON itself.
     pub(crate) form: Option<&'a [u8]>,
+    /// Whether the document is a text of UTF-8 made from a body of ISO-8859-1.
+    recoded: bool,
 }
 
 impl<'a> Readable<'a> {
-    /// Reads a verified body. The content type is not asked, since providers send JSON under many.
-    pub(crate) fn new(recipe: &Recipe, body: &'a [u8]) -> Self {
-        if let Ok(document) = Document::parse(body.into(), usize::MAX) {
-            return Self { document: Some(document), form: None };
+    /// Reads a verified body. Whether it is JSON is not asked of the content type, since providers send JSON under many;
+    /// only its `charset` is.
+    pub(crate) fn new(recipe: &Recipe, request: &Request<'a>) -> Self {
+        let body = request.body;
+        if is_latin1(request) && std::str::from_utf8(body).is_err() {
+            let text: String = body.iter().copied().map(char::from).collect();
+            if let Ok(document) = Document::parse(text.into_bytes().into(), usize::MAX) {
+                return Self { document: Some(document), form: None, recoded: true };
+            }
         }
-        let field = recipe.form_json.as_deref().map_or(Field::Missing, |name| form::field(body, name));
-        let document = match field {
-            Field::Found(value) => Document::parse(value, usize::MAX).ok(),
-            Field::Missing | Field::Duplicate => None,
-        };
-        Self { document, form: Some(body) }
+        if recipe.document.is_none() || recipe.document.as_ref().is_some_and(|wrapped| wrapped.form.is_some())
+        {
+            if let Ok(document) = Document::parse(body.into(), usize::MAX) {
+                return Self { document: Some(document), form: None, recoded: false };
+            }
+        }
+        let document = recipe.document.as_ref().and_then(|wrapped| unwrap(wrapped, body));
+        Self { document, form: Some(body), recoded: false }
     }
+
+    /// Only this document, or nothing of a body that may not be looked into.
+    pub(crate) const fn only(document: Option<Document<'a>>) -> Self {
+        Self { document, form: None, recoded: false }
+    }
+}
+
+fn is_latin1(request: &Request<'_>) -> bool {
+    request.header_values("content-type").any(|value| {
+        let value = value.to_ascii_lowercase();
+        let charset = value.split(|byte| *byte == b';').find_map(|part| part.trim_ascii().strip_prefix(b"charset="));
+        charset.is_some_and(|name| {
+            matches!(name.trim_ascii(), b"iso-8859-1" | b"\"iso-8859-1\"" | b"latin1" | b"us-ascii")
+        })
+    })
+}
+
+/// The JSON that is wrapped in a body, if it is there.
+fn unwrap<'a>(wrapped: &Wrapped, body: &'a [u8]) -> Option<Document<'a>> {
+    let mut bytes = match &wrapped.form {
+        None => std::borrow::Cow::Borrowed(body),
+        Some(name) => match form::field(body, name) {
+            Field::Found(value) => value,
+            Field::Missing | Field::Duplicate => return None,
+        },
+    };
+    if wrapped.base64 {
+        let dense: Vec<u8> = bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        bytes = Encoding::Base64.decode(&dense)?.into();
+    }
+    if wrapped.xml {
+        bytes = crate::xml::to_json(&bytes)?.into();
+    }
+    Document::parse(bytes, usize::MAX).ok()
 }
 
 /// The elements of a batch that was signed as a whole. `None` when the request is one event: because the recipe knows no
 /// batches, or because the body has not that shape.
-fn batch(scheme: &Scheme, document: Option<&Document<'_>>) -> Result<Option<Vec<Item>>, Rejection> {
+fn batch(reading: &Reading, document: Option<&Document<'_>>) -> Result<Option<Vec<Item>>, Rejection> {
     let Some(document) = document else { return Ok(None) };
-    for path in &scheme.items {
+    for path in &reading.items {
         match document.items(path, EVENTS_PER_REQUEST_MAX) {
             Ok(items) => return Ok(Some(items)),
             Err(BatchError::TooMany) => return Err(too_many_events()),
@@ -136,7 +216,7 @@ fn batch(scheme: &Scheme, document: Option<&Document<'_>>) -> Result<Option<Vec<
 /// Reads events out of one request.
 struct EventReader<'a> {
     recipe: &'a Recipe,
-    scheme: &'a Scheme,
+    reading: &'a Reading,
     request: &'a Request<'a>,
     body: &'a Readable<'a>,
 }
@@ -151,11 +231,11 @@ impl EventReader<'_> {
             ..Context::unverified(self.request)
         };
         let bytes = item.map_or(0..self.request.body.len(), |item| item.at.clone());
-        let account = context.first_text(&self.scheme.account);
+        let account = context.first_text(&self.reading.account);
         let id = match (&account, self.recipe.id_scope) {
             // An id means nothing without the account that scopes it.
             (Err(anomaly), IdScope::Account) => Err(*anomaly),
-            _ => context.first_text(&self.scheme.id),
+            _ => context.first_text(&self.reading.id),
         };
         let (event_id, id_derived, id_anomaly) = match id {
             Ok(Some(id)) if id.len() > EVENT_ID_BYTES_MAX => {
@@ -165,8 +245,8 @@ impl EventReader<'_> {
             Ok(None) => (self.derived(&bytes), true, None),
             Err(anomaly) => (self.derived(&bytes), true, Some(anomaly)),
         };
-        let event_type = context.first_text(&self.scheme.event_type).ok().flatten().unwrap_or_default();
-        let entity = context.first_text(&self.scheme.entity).ok().flatten();
+        let event_type = context.first_text(&self.reading.event_type).ok().flatten().unwrap_or_default();
+        let entity = context.first_text(&self.reading.entity).ok().flatten();
         Extracted {
             event_id,
             id_derived,

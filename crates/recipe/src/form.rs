@@ -2,6 +2,11 @@
 
 use std::borrow::Cow;
 
+use crate::Anomaly;
+
+/// Most fields of a form that is signed as a whole.
+const FIELDS_MAX: usize = 2_048;
+
 /// What a look-up found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Field<'a> {
@@ -14,22 +19,52 @@ pub(crate) enum Field<'a> {
 }
 
 /// The field `name` of a form. Byte order marks in front of the first name are skipped.
-pub(crate) fn field<'a>(mut form: &'a [u8], name: &str) -> Field<'a> {
-    while let Some(rest) = form.strip_prefix(b"\xEF\xBB\xBF") {
-        form = rest;
-    }
-    let mut values = form.split(|byte| *byte == b'&').filter_map(|pair| {
-        let (key, value) = pair
-            .iter()
-            .position(|byte| *byte == b'=')
-            .map_or((pair, &[][..]), |at| (&pair[..at], &pair[at + 1..]));
-        (decode(key).as_ref() == name.as_bytes()).then_some(value)
-    });
+pub(crate) fn field<'a>(form: &'a [u8], name: &str) -> Field<'a> {
+    let mut values =
+        pairs(form).filter_map(|(key, value)| (decode(key).as_ref() == name.as_bytes()).then_some(value));
     match (values.next(), values.next()) {
         (None, _) => Field::Missing,
         (Some(value), None) => Field::Found(decode(value)),
         (Some(_), Some(_)) => Field::Duplicate,
     }
+}
+
+/// Every field's decoded name and value, one after the other, in the order of names and then values, each pair once.
+///
+/// That is what Twilio signs behind the URL (<https://www.twilio.com/docs/usage/security>); its SDKs drop repeats.
+pub(crate) fn sorted(form: &[u8]) -> Result<Vec<u8>, Anomaly> {
+    let mut fields = std::collections::BTreeSet::new();
+    for (n, (key, value)) in pairs(form).filter(|(key, value)| !key.is_empty() || !value.is_empty()).enumerate() {
+        if n == FIELDS_MAX {
+            return Err(Anomaly::TooLong);
+        }
+        fields.insert((decode(key), decode(value)));
+    }
+    Ok(fields.iter().flat_map(|(key, value)| key.iter().chain(value.iter())).copied().collect())
+}
+
+/// A name or value as it stands in a form.
+pub(crate) fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' => encoded.push(char::from(byte)),
+            b' ' => encoded.push('+'),
+            other => encoded.push_str(&format!("%{other:02X}")),
+        }
+    }
+    encoded
+}
+
+/// Names and values as sent.
+fn pairs(mut form: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    while let Some(rest) = form.strip_prefix(b"\xEF\xBB\xBF") {
+        form = rest;
+    }
+    form.split(|byte| *byte == b'&').map(|pair| {
+        (pair.iter().position(|byte| *byte == b'='))
+            .map_or((pair, &[][..]), |at| (&pair[..at], &pair[at + 1..]))
+    })
 }
 
 /// Undoes `+` and percent-encoding (WHATWG URL standard, application/x-www-form-urlencoded); a `%` that no two
@@ -88,6 +123,13 @@ mod tests {
     }
 
     #[test]
+    fn a_sorted_form_holds_each_pair_once() {
+        let form = b"b=2&a=z&a=%62&a=z&empty=";
+        assert_eq!(sorted(form).as_deref(), Ok(&b"abazb2empty"[..]));
+        assert!(sorted("a=1&".repeat(FIELDS_MAX + 1).as_bytes()).is_err());
+    }
+
+    #[test]
     fn a_repeated_field_is_not_chosen_from() {
         assert_eq!(field(b"a=1&b=2&%61=3", "a"), Field::Duplicate);
     }
@@ -95,7 +137,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_input_makes_the_reader_panic(form in proptest::collection::vec(any::<u8>(), 0..100)) {
-            let _ = field(&form, "a");
+            let _ = (field(&form, "a"), sorted(&form));
         }
 
         #[test]

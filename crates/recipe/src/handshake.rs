@@ -1,14 +1,26 @@
 //! Handshakes: requests with which a provider checks an endpoint, answered at once and never stored.
 
-use portero_types::Timestamp;
+use portero_types::limits::JSON_DEPTH_MAX;
+use portero_types::{Redacted, Timestamp};
+use subtle::ConstantTimeEq as _;
 
-use crate::algorithm::{Key, mac};
+use crate::algorithm::{Key, mac, sha256};
 use crate::context::{Context, Problem};
 use crate::extract::Readable;
 use crate::json::{Document, Lookup, Scalar};
-use crate::scheme::{AnswerBody, Guard, Handshake, JsonTemplate};
+use crate::scheme::{AnswerBody, Guard, Handshake, JsonTemplate, Wanted};
 use crate::template::Template;
-use crate::{Reason, Recipe, Rejection, Reply, Request, Secret, verify};
+use crate::{InvalidSecret, Reason, Recipe, Rejection, Reply, Request, Secret, clean_secret, verify};
+
+/// What a handshake calls for.
+#[derive(Clone, Debug)]
+pub struct HandshakeAnswer {
+    /// The reply that the provider waits for.
+    pub reply: Reply,
+    /// A value that is to become the source's secret before the reply goes out. Only while the source waits for one: else
+    /// anybody could give it a secret of theirs, so refuse with [`Reason::HandshakeNotExpected`].
+    pub store_secret: Option<Redacted<String>>,
+}
 
 /// Answers a handshake, if the request is one of the recipe's.
 ///
@@ -21,18 +33,25 @@ pub fn handshake(
     request: &Request<'_>,
     secrets: &[Secret],
     now: Timestamp,
-) -> Result<Option<Reply>, Rejection> {
+) -> Result<Option<HandshakeAnswer>, Rejection> {
+    let mut verified = false;
     for handshake in recipe.handshakes.iter().filter(|handshake| looks_like(handshake, request)) {
         let body = if handshake.verify {
-            verify(recipe, request, secrets, now)?;
-            Readable::new(recipe, request.body)
+            if !verified {
+                verify(recipe, request, secrets, now)?;
+                verified = true;
+            }
+            Readable::new(recipe, request)
+        } else if handshake.store_secret.is_some() && !handshake.json.is_empty() {
+            // Nobody can have signed it yet.
+            Readable::only(Document::parse(request.body.into(), JSON_DEPTH_MAX).ok())
         } else {
-            Readable { document: None, form: None }
+            Readable::only(None)
         };
         let document = body.document.as_ref();
         if handshake.json.is_empty() || document.is_some_and(|document| json_matches(handshake, document)) {
             let context = Context { document, form: body.form, ..Context::unverified(request) };
-            return answer(handshake, context, secrets, now).map(Some);
+            return answer(recipe, handshake, context, secrets, now).map(Some);
         }
     }
     Ok(None)
@@ -42,6 +61,7 @@ pub fn handshake(
 fn looks_like(handshake: &Handshake, request: &Request<'_>) -> bool {
     request.method == handshake.method
         && handshake.queries.iter().all(|name| request.has_query(name))
+        && handshake.headers_absent.iter().all(|name| request.header_values(name).next().is_none())
         && handshake.headers.iter().all(|(name, value)| {
             let mut have = request.header_values(name);
             have.next().is_some_and(|have| value.as_ref().is_none_or(|value| have == value.as_bytes()))
@@ -50,39 +70,47 @@ fn looks_like(handshake: &Handshake, request: &Request<'_>) -> bool {
 
 fn json_matches(handshake: &Handshake, document: &Document<'_>) -> bool {
     handshake.json.iter().all(|(path, wanted)| match (document.lookup(document.root(), path), wanted) {
-        (Lookup::Missing, None) => true,
-        (Lookup::Found(at), Some(wanted)) => {
+        (Lookup::Missing, Wanted::Absent) | (Lookup::Found(_), Wanted::Present) => true,
+        (Lookup::Found(at), Wanted::Equal(wanted)) => {
             matches!(document.scalar(at), Scalar::Text(have) if have == wanted.as_str())
         }
-        (Lookup::Missing | Lookup::Duplicate, Some(_)) | (Lookup::Found(_) | Lookup::Duplicate, None) => {
-            false
-        }
+        (Lookup::Missing, Wanted::Equal(_) | Wanted::Present)
+        | (Lookup::Found(_), Wanted::Absent)
+        | (Lookup::Duplicate, _) => false,
     })
 }
 
 fn answer(
+    recipe: &Recipe,
     handshake: &Handshake,
     context: Context<'_>,
     secrets: &[Secret],
     now: Timestamp,
-) -> Result<Reply, Rejection> {
+) -> Result<HandshakeAnswer, Rejection> {
+    let active = || secrets.iter().filter(|secret| secret.is_active(now));
+    if let Some((value, setting)) = &handshake.token {
+        let value = context.fill(value).map_err(|_: Problem<'_>| refused())?;
+        expected(&value, setting.as_deref(), context.request, active())?;
+    }
     let guarded = handshake.guard.as_ref().map(|guard| harmless(guard, context)).transpose()?;
+    let mut key_name = None;
     let computed = match (handshake.compute, &guarded) {
         (Some((algorithm, encoding)), Some(value)) => {
-            let key = secrets.iter().filter(|secret| secret.is_active(now)).find_map(|secret| {
-                secret.keys(0).iter().find_map(|key| match key {
-                    Key::Shared(key) => Some(key),
-                    Key::Ed25519(_) => None,
-                })
+            let found = active().find_map(|secret| {
+                secret.keys(0).iter().find_map(Key::shared).map(|key| (secret.name(), key))
             });
-            let Some(key) = key else {
+            let Some((name, key)) = found else {
                 return Err(Rejection::new(Reason::NoActiveSecret, "the source has no active secret"));
             };
-            Some(encoding.encode(&mac(algorithm, key.expose_secret(), value)))
+            key_name = name;
+            Some(encoding.encode(&mac(algorithm, key, value)))
         }
         _ => None,
     };
-    let context = Context { computed: computed.as_deref(), ..context };
+    let context = Context { computed: computed.as_deref(), key_name, ..context };
+    let store_secret = (handshake.store_secret.as_ref())
+        .map(|template| new_secret(recipe, &text(template, context)?))
+        .transpose()?;
     let reply = &handshake.reply;
     let mut headers = vec![("x-content-type-options".to_owned(), "nosniff".to_owned())];
     for (name, template) in &reply.headers {
@@ -100,7 +128,35 @@ fn answer(
         }
         AnswerBody::Json(json) => (Some("application/json"), fill(json, context)?.to_string().into_bytes()),
     };
-    Ok(Reply { status: reply.status, content_type: content_type.map(str::to_owned), headers, body })
+    let content_type = content_type.map(str::to_owned);
+    Ok(HandshakeAnswer { reply: Reply { status: reply.status, content_type, headers, body }, store_secret })
+}
+
+/// Whether a token is the one that the provider was told: a setting, or where the source has none, an active secret.
+fn expected<'s>(
+    value: &[u8],
+    setting: Option<&str>,
+    request: &Request<'_>,
+    active: impl Iterator<Item = &'s Secret>,
+) -> Result<(), Rejection> {
+    // Digests have one length, so nothing about the token's own length shows.
+    let same = |wanted: &[u8]| !value.is_empty() && bool::from(sha256(wanted).ct_eq(&sha256(value)));
+    let good = match setting.and_then(|name| request.settings.get(name)) {
+        Some(wanted) => same(wanted.as_bytes()),
+        None => active.flat_map(|secret| secret.keys(0)).filter_map(Key::shared).any(same),
+    };
+    if good {
+        return Ok(());
+    }
+    Err(Rejection::new(
+        Reason::HandshakeTokenMismatch,
+        "the handshake's token is not the one that the provider was told",
+    ))
+}
+
+/// A value fit to be the source's secret.
+fn new_secret(recipe: &Recipe, value: &str) -> Result<Redacted<String>, Rejection> {
+    clean_secret(recipe, value).map(Redacted::new).map_err(|_: InvalidSecret| refused())
 }
 
 /// The guarded value, if it has the harmless shape.

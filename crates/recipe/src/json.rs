@@ -188,6 +188,16 @@ impl<'a> Document<'a> {
         Ok(found.into_iter().map(|step| Item { at: step.at, outer: step.outer }).collect())
     }
 
+    /// The keys of the outermost object, in order; `None` for one that is not valid Unicode. Empty when it is no object.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Option<Cow<'_, str>>> {
+        self.children(self.root()).filter_map(|(key, _)| key).map(|key| unescape(&self.bytes[key]))
+    }
+
+    /// How many bytes of the text before `at` do not start a character.
+    pub(crate) fn continuations(&self, within: Range<usize>) -> usize {
+        self.bytes[within].iter().filter(|byte| matches!(byte, 0x80..=0xBF)).count()
+    }
+
     /// A value as text.
     pub(crate) fn scalar(&self, at: Range<usize>) -> Scalar<'_> {
         let raw = &self.bytes[at];

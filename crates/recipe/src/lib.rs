@@ -11,13 +11,15 @@
 #![doc = include_str!("../LANGUAGE.md")]
 
 mod algorithm;
+mod certificate;
 mod compile;
-mod compile_handshake;
 mod context;
 mod encoding;
+mod explain;
 mod extract;
 mod form;
 mod handshake;
+mod info;
 mod json;
 mod path;
 mod recipe;
@@ -30,16 +32,21 @@ mod secret;
 mod sign;
 mod signature_list;
 mod template;
+mod url_form;
+mod verifier;
 mod verify;
 mod window;
+mod xml;
 
+pub use explain::{Explanation, Outcome, Step, Verdict, explain};
 pub use extract::{Anomaly, Extracted, extract};
-pub use handshake::handshake;
+pub use handshake::{HandshakeAnswer, handshake};
+pub use info::{Category, Compressed, Info, InvalidSetting, SETTING_BYTES_MAX, Setting};
 pub use recipe::{IdScope, InvalidRecipe, Preset, RECIPE_BYTES_MAX, Recipe};
 pub use rejection::{Reason, Rejection};
-pub use request::{Reply, Request};
+pub use request::{Fetch, Reply, Request};
 pub use sample::{Sample, sample};
 pub use schema::Strength;
 pub use secret::{InvalidSecret, SECRET_BYTES_MAX, SECRET_BYTES_MIN, Secret, clean_secret, generate_secret};
 pub use sign::{SignError, SignOptions, SignedRequest, sign};
-pub use verify::{Verified, verify};
+pub use verify::{Verified, fetch_needed, follow_up, verify};

@@ -1,10 +1,14 @@
 //! The compiled recipe and the presets.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use crate::compile::compile;
-use crate::scheme::{Handshake, Scheme};
-use crate::{Reply, Request, Strength};
+use crate::info::{Info, Setting};
+use crate::schema::{self, Wrapped};
+use crate::scheme::{Check, Handshake, Scheme};
+use crate::template::Source;
+use crate::{Compressed, Reply, Request, Strength, Verified};
 
 /// Largest recipe text, bytes.
 pub const RECIPE_BYTES_MAX: usize = 64 * 1024;
@@ -34,16 +38,17 @@ pub enum IdScope {
 /// How to verify and read one provider's requests: compiled, validated, immutable.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    pub(crate) title: String,
-    pub(crate) about: String,
-    pub(crate) links: Vec<String>,
+    pub(crate) info: Info,
+    pub(crate) settings: BTreeMap<String, Setting>,
     pub(crate) id_scope: IdScope,
     pub(crate) accepted: Option<Reply>,
     pub(crate) rejected: Option<Reply>,
     pub(crate) kept_headers: Vec<String>,
-    pub(crate) form_json: Option<String>,
+    pub(crate) document: Option<Wrapped>,
+    pub(crate) compressed: Option<Compressed>,
     pub(crate) secret_prefix: String,
-    pub(crate) unproven: bool,
+    pub(crate) entity_texts: Vec<String>,
+    pub(crate) sample: Option<schema::Sample>,
     pub(crate) schemes: Vec<Scheme>,
     pub(crate) handshakes: Vec<Handshake>,
 }
@@ -53,38 +58,19 @@ pub struct Recipe {
 pub struct Preset {
     /// The name, such as `stripe`; also the provider name of its events.
     pub name: &'static str,
-    /// The name for people, such as `Stripe`.
-    pub title: String,
-    /// A sentence or two: what it covers and where the secret is found.
-    pub about: String,
-    /// The provider's own documentation.
-    pub links: Vec<String>,
     /// The recipe's JSON, a model for recipes of one's own.
     pub json: &'static str,
     /// The recipe.
     pub recipe: Arc<Recipe>,
 }
 
-macro_rules! presets {
-    ($($name:literal),* $(,)?) => {
-        /// Name and JSON of each preset.
-        const SOURCES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../presets/", $name, ".json")))),*];
-    };
-}
-
-presets!("stripe", "github", "standard-webhooks", "slack", "shopify", "adyen", "custom");
+/// Name and JSON of each preset, by name.
+const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/presets.rs"));
 
 static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
     let load = |(name, json): &(&'static str, &'static str)| {
         let recipe = Recipe::from_json(json).expect("a test compiles every preset");
-        Preset {
-            name,
-            title: recipe.title.clone(),
-            about: recipe.about.clone(),
-            links: recipe.links.clone(),
-            json,
-            recipe: Arc::new(recipe),
-        }
+        Preset { name, json, recipe: Arc::new(recipe) }
     };
     SOURCES.iter().map(load).collect()
 });
@@ -96,7 +82,7 @@ impl Recipe {
         Self::presets().find(|preset| preset.name == name).map(|preset| Arc::clone(&preset.recipe))
     }
 
-    /// All presets, in a fixed order.
+    /// All presets, in the order of their names.
     pub fn presets() -> impl Iterator<Item = &'static Preset> {
         PRESETS.iter()
     }
@@ -160,10 +146,44 @@ impl Recipe {
         self.schemes.iter().map(|scheme| scheme.strength).min().unwrap_or(Strength::None)
     }
 
-    /// Whether no request signed by the vendor was at hand when the recipe was written.
+    /// What is signed when a request has a `Content-Encoding`; `None`: such requests are refused.
     #[must_use]
-    pub const fn is_unproven(&self) -> bool {
-        self.unproven
+    pub const fn compressed(&self) -> Option<Compressed> {
+        self.compressed
+    }
+
+    /// Whether the source's public URL takes part in what is signed.
+    #[must_use]
+    pub fn signs_url(&self) -> bool {
+        self.schemes.iter().any(|scheme| match &scheme.check {
+            Check::Nothing => false,
+            Check::Proof(proof) => proof.message.as_ref().is_some_and(|message| message.uses(&Source::Url)),
+            Check::Code(verifier, _) => verifier.signs_url(),
+        })
+    }
+
+    /// Whether one of its handshakes brings the source's secret.
+    #[must_use]
+    pub fn writes_secret(&self) -> bool {
+        self.handshakes.iter().any(|handshake| handshake.store_secret.is_some())
+    }
+
+    /// Whether verifying may need a secret at all; without one every request is refused then.
+    #[must_use]
+    pub fn needs_secret(&self) -> bool {
+        self.schemes.iter().any(|scheme| !scheme.key_forms().is_empty())
+    }
+
+    /// The templates of which the first that gives a text is the entity, as written.
+    #[must_use]
+    pub fn entity_templates(&self) -> &[String] {
+        &self.entity_texts
+    }
+
+    /// How much a verification proves.
+    #[must_use]
+    pub fn strength_of(&self, verified: &Verified) -> Strength {
+        self.schemes.get(verified.scheme()).map_or(Strength::None, |scheme| scheme.strength)
     }
 
     /// The scheme that applies to a request, by what is present in it, and its number.
@@ -185,10 +205,14 @@ mod tests {
     fn every_preset_compiles_and_says_what_it_is() {
         for (name, json) in SOURCES {
             let recipe = Recipe::from_json(json).unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert!(!recipe.title.is_empty() && recipe.about.ends_with('.'), "{name}");
-            assert!(recipe.links.iter().all(|link| link.starts_with("https://")), "{name}");
-            assert!(*name == "custom" || !recipe.links.is_empty(), "{name}");
-            assert!(!recipe.is_unproven(), "{name}");
+            let info = recipe.info();
+            assert!(!info.title.is_empty() && info.about.ends_with('.'), "{name}: title, about");
+            assert!(info.links.iter().all(|link| link.starts_with("https://")), "{name}: links");
+            assert!(*name == "custom" || !info.links.is_empty(), "{name}: links");
+            assert!(info.category.is_some(), "{name}: category");
+            assert!(info.evidence.ends_with('.'), "{name}: evidence");
+            assert!(!info.setup.is_empty(), "{name}: setup");
+            assert!(!recipe.needs_secret() || info.secret_about.ends_with('.'), "{name}: secret_about");
         }
         assert!(Recipe::preset("nobody").is_none());
     }

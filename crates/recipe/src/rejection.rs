@@ -36,6 +36,20 @@ pub enum Reason {
     PublicUrlUnknown,
     /// A handshake carries a value that must not be answered.
     HandshakeRefused,
+    /// A handshake would write the source's secret, and the source waits for none.
+    HandshakeNotExpected,
+    /// A handshake's token is not the one that the provider was told.
+    HandshakeTokenMismatch,
+    /// The source lacks a setting that the recipe needs.
+    SettingMissing,
+    /// The digest that is signed is not the body's.
+    BodyDigestMismatch,
+    /// The key that the request names may not be fetched, or what was fetched is not a usable key.
+    FetchedKeyInvalid,
+    /// The `Content-Encoding` could not be undone.
+    EncodingMalformed,
+    /// The request is signed for another topic, application or key than the source's.
+    NotForThisSource,
 }
 
 impl Reason {
@@ -58,6 +72,13 @@ impl Reason {
             Self::TooManyEvents => "TOO_MANY_EVENTS",
             Self::PublicUrlUnknown => "PUBLIC_URL_UNKNOWN",
             Self::HandshakeRefused => "HANDSHAKE_REFUSED",
+            Self::HandshakeNotExpected => "HANDSHAKE_NOT_EXPECTED",
+            Self::HandshakeTokenMismatch => "HANDSHAKE_TOKEN_MISMATCH",
+            Self::SettingMissing => "SETTING_MISSING",
+            Self::BodyDigestMismatch => "BODY_DIGEST_MISMATCH",
+            Self::FetchedKeyInvalid => "FETCHED_KEY_INVALID",
+            Self::EncodingMalformed => "ENCODING_MALFORMED",
+            Self::NotForThisSource => "NOT_FOR_THIS_SOURCE",
         }
     }
 }
@@ -72,7 +93,9 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    pub(crate) fn new(reason: Reason, detail: impl Into<String>) -> Self {
+    /// A refusal; `detail` is one sentence that is safe to show to anybody.
+    #[must_use]
+    pub fn new(reason: Reason, detail: impl Into<String>) -> Self {
         Self { reason, detail: detail.into() }
     }
 

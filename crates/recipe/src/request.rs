@@ -1,6 +1,14 @@
-//! The request to judge, and the replies to give.
+//! The request to judge, the replies to give, and what must be fetched to judge it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use portero_types::Redacted;
 
 use crate::form::{self, Field};
+
+/// No settings.
+static NO_SETTINGS: BTreeMap<String, String> = BTreeMap::new();
 
 /// An HTTP request as received. Everything is borrowed; nothing was decoded, trimmed or re-encoded.
 #[derive(Clone, Copy)]
@@ -13,12 +21,27 @@ pub struct Request<'a> {
     pub headers: &'a [(&'a str, &'a [u8])],
     /// The body's bytes as received.
     pub body: &'a [u8],
-    /// The URL that the operator configured at the provider (scheme to path), for providers that sign it. Never taken
-    /// from `Host` or forwarded headers.
-    pub public_url: Option<&'a str>,
+    /// The URLs that the operator configured at the provider (scheme to path), for providers that sign it; several while
+    /// a source moves, each is tried. Never taken from `Host` or forwarded headers.
+    pub public_urls: &'a [String],
+    /// What the operator told about the source beside its secrets (see [`crate::Recipe::settings`]).
+    pub settings: &'a BTreeMap<String, String>,
+    /// What [`crate::fetch_needed`] asked for, such as a certificate's PEM; `None` when nothing was needed.
+    pub fetched: Option<&'a [u8]>,
 }
 
 impl<'a> Request<'a> {
+    /// A request without public URLs, settings or anything fetched.
+    #[must_use]
+    pub fn new(
+        method: &'a str,
+        query: &'a str,
+        headers: &'a [(&'a str, &'a [u8])],
+        body: &'a [u8],
+    ) -> Self {
+        Self { method, query, headers, body, public_urls: &[], settings: &NO_SETTINGS, fetched: None }
+    }
+
     /// All values of the header `name` (lower case), in order.
     pub fn header_values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.headers.iter().filter(move |(have, _)| have.eq_ignore_ascii_case(name)).map(|(_, value)| *value)
@@ -52,4 +75,19 @@ pub struct Reply {
     pub headers: Vec<(String, String)>,
     /// The body; may be empty.
     pub body: Vec<u8>,
+}
+
+/// Something to be fetched before a request can be judged, or because of a request that was verified.
+///
+/// The recipe's code has pinned scheme, host and shape of the path; a caller must not follow redirects.
+#[derive(Clone, Debug)]
+pub struct Fetch {
+    /// Where: an `https` URL.
+    pub url: String,
+    /// A JSON text to POST; `None`: GET.
+    pub post_json: Option<Redacted<String>>,
+    /// Under what an answer may be kept; answers under one key are alike.
+    pub cache_key: String,
+    /// For how long it may be kept; zero: not at all.
+    pub cache_for: Duration,
 }

@@ -4,9 +4,10 @@ use crate::Strength;
 use crate::algorithm::Algorithm;
 use crate::encoding::Encoding;
 use crate::path::Path;
-use crate::schema::KeyForm;
+use crate::schema::{KeyForm, UrlForm};
 use crate::signature_list::Reader;
 use crate::template::Template;
+use crate::verifier::Verifier;
 use crate::window::Window;
 
 /// One way of signing, and where its events are read from.
@@ -16,10 +17,58 @@ pub(crate) struct Scheme {
     pub(crate) when_header: Option<String>,
     /// The query field that must be present.
     pub(crate) when_query: Option<String>,
-    /// How it is verified; `None` only where the operator chose to verify nothing.
-    pub(crate) proof: Option<Proof>,
+    /// How it is verified.
+    pub(crate) check: Check,
     /// How much that proves.
     pub(crate) strength: Strength,
+    /// Where events are read from, by the body's shape; at least one.
+    pub(crate) readings: Vec<Reading>,
+}
+
+/// How a scheme is verified.
+#[derive(Clone, Debug)]
+pub(crate) enum Check {
+    /// Not at all: the operator chose so.
+    Nothing,
+    /// As the recipe's data says.
+    Proof(Box<Proof>),
+    /// By code, with keys of these forms.
+    Code(Box<Verifier>, Vec<KeyForm>),
+}
+
+impl Scheme {
+    /// Its proof, where data says it.
+    pub(crate) fn proof(&self) -> Option<&Proof> {
+        match &self.check {
+            Check::Proof(proof) => Some(proof),
+            Check::Nothing | Check::Code(..) => None,
+        }
+    }
+
+    /// How secrets become keys.
+    pub(crate) fn key_forms(&self) -> &[KeyForm] {
+        match &self.check {
+            Check::Nothing => &[],
+            Check::Proof(proof) => &proof.keys,
+            Check::Code(_, forms) => forms,
+        }
+    }
+
+    /// Whether all its keys are public ones, so that key bytes in any form are those of a public key.
+    pub(crate) fn only_public(&self) -> bool {
+        match &self.check {
+            Check::Nothing => false,
+            Check::Proof(proof) => proof.reader.algorithms.iter().all(|(_, algorithm)| algorithm.is_public()),
+            Check::Code(_, forms) => forms.iter().all(|form| matches!(form, KeyForm::Pem | KeyForm::Spki)),
+        }
+    }
+}
+
+/// Where the events of bodies of one shape are read from.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    /// What must be in the JSON.
+    pub(crate) when: Option<Path>,
     /// Paths to a batch's elements.
     pub(crate) items: Vec<Path>,
     /// Event id.
@@ -32,7 +81,7 @@ pub(crate) struct Scheme {
     pub(crate) account: Vec<Template>,
 }
 
-/// How a scheme is verified.
+/// How a scheme is verified by what its data says.
 #[derive(Clone, Debug)]
 pub(crate) struct Proof {
     /// Where signatures are.
@@ -43,6 +92,12 @@ pub(crate) struct Proof {
     pub(crate) keys: Vec<KeyForm>,
     /// What is signed; `None` when the secret itself is sent.
     pub(crate) message: Option<Template>,
+    /// The message as written, for explanations.
+    pub(crate) message_text: String,
+    /// The forms of the public URL that are tried; at least one.
+    pub(crate) urls: Vec<UrlForm>,
+    /// Where the digest of the body is that is signed instead of the body.
+    pub(crate) body_digest: Option<(Template, Encoding)>,
     /// The signed time.
     pub(crate) window: Option<Window>,
 }
@@ -50,10 +105,14 @@ pub(crate) struct Proof {
 /// Where signatures are.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// In one header, which must not repeat.
-    Header(String),
+    /// In those of these headers that are there; none may repeat.
+    Headers(Vec<String>),
     /// In headers of this name followed by a number.
     Numbered(String),
+    /// In a query field.
+    Query(String),
+    /// In a field of a form-encoded body.
+    Form(String),
     /// In the JSON body.
     Json(Path),
     /// In each item of the batch.
@@ -61,9 +120,9 @@ pub(crate) enum Place {
 }
 
 impl Proof {
-    /// Whether one of its algorithms is `algorithm`.
-    pub(crate) fn uses(&self, algorithm: Algorithm) -> bool {
-        self.reader.algorithms.iter().any(|(_, have)| *have == algorithm)
+    /// Whether the secret itself is sent.
+    pub(crate) fn is_token(&self) -> bool {
+        self.reader.algorithms.iter().any(|(_, algorithm)| algorithm.is_token())
     }
 }
 
@@ -76,16 +135,33 @@ pub(crate) struct Handshake {
     pub(crate) headers: Vec<(String, Option<String>)>,
     /// Query fields that are present.
     pub(crate) queries: Vec<String>,
-    /// JSON values as text; `None`: absent.
-    pub(crate) json: Vec<(Path, Option<String>)>,
+    /// Headers that are absent.
+    pub(crate) headers_absent: Vec<String>,
+    /// What the JSON body must hold.
+    pub(crate) json: Vec<(Path, Wanted)>,
     /// Whether it must verify first.
     pub(crate) verify: bool,
+    /// The value that must equal a setting or the secret.
+    pub(crate) token: Option<(Template, Option<String>)>,
     /// The value that must be harmless.
     pub(crate) guard: Option<Guard>,
     /// The MAC to compute of it.
     pub(crate) compute: Option<(Algorithm, Encoding)>,
+    /// What becomes the source's secret.
+    pub(crate) store_secret: Option<Template>,
     /// The answer.
     pub(crate) reply: Answer,
+}
+
+/// What a JSON body must hold at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// This value, as text.
+    Equal(String),
+    /// Anything.
+    Present,
+    /// Nothing.
+    Absent,
 }
 
 /// The shape of a harmless value.

@@ -4,13 +4,15 @@ use std::fmt;
 
 use ed25519_dalek::VerifyingKey;
 use portero_types::{Redacted, SecretNo, Timestamp};
+use sha1::{Digest as _, Sha1};
 use zeroize::Zeroizing;
 
 use crate::Recipe;
-use crate::algorithm::{Algorithm, Key, public_key};
+use crate::algorithm::{Key, public_key};
+use crate::certificate::PublicKey;
 use crate::encoding::Encoding;
 use crate::schema::KeyForm;
-use crate::scheme::Proof;
+use crate::scheme::Scheme;
 
 /// Why a text is not a secret for a recipe. Never holds the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +21,7 @@ pub enum InvalidSecret {
     /// Nothing but white space.
     #[error("the secret is empty")]
     Empty,
-    /// More than 4096 bytes.
+    /// More than [`SECRET_BYTES_MAX`] bytes.
     #[error("the secret is longer than {SECRET_BYTES_MAX} bytes")]
     TooLong,
     /// Fewer than 16 bytes of key material.
@@ -40,7 +42,7 @@ pub enum InvalidSecret {
 }
 
 /// Longest secret text, bytes.
-pub const SECRET_BYTES_MAX: usize = 4096;
+pub const SECRET_BYTES_MAX: usize = 8192;
 /// Least key material that [`clean_secret`] accepts, bytes after decoding.
 pub const SECRET_BYTES_MIN: usize = 16;
 
@@ -50,6 +52,8 @@ pub struct Secret {
     no: SecretNo,
     not_before: Timestamp,
     not_after: Option<Timestamp>,
+    /// The name by which the provider knows the key, where it has one.
+    name: Option<String>,
     /// Keys for each of the recipe's schemes.
     keys: Vec<Vec<Key>>,
 }
@@ -69,7 +73,9 @@ impl Secret {
         not_before: Timestamp,
         not_after: Option<Timestamp>,
     ) -> Result<Self, InvalidSecret> {
-        Ok(Self { no, not_before, not_after, keys: keys(recipe, value)? })
+        let named = recipe.schemes.iter().any(|scheme| scheme.key_forms().contains(&KeyForm::NamedSha1));
+        let name = value.trim().split_once('|').filter(|_| named).map(|(name, _)| name.to_owned());
+        Ok(Self { no, not_before, not_after, name, keys: keys(recipe, value)? })
     }
 
     /// The secret's row number.
@@ -82,6 +88,23 @@ impl Secret {
     #[must_use]
     pub fn is_active(&self, now: Timestamp) -> bool {
         self.not_before <= now && self.not_after.is_none_or(|end| now < end)
+    }
+
+    /// The name by which the provider knows the key.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// When it begins to verify.
+    #[must_use]
+    pub const fn not_before(&self) -> Timestamp {
+        self.not_before
+    }
+
+    /// When it ceases to; `None`: never.
+    #[must_use]
+    pub const fn not_after(&self) -> Option<Timestamp> {
+        self.not_after
     }
 
     /// Its keys for the recipe's scheme of that number.
@@ -103,9 +126,7 @@ impl fmt::Debug for Secret {
 /// of key material, or is one character over and over.
 pub fn clean_secret(recipe: &Recipe, text: &str) -> Result<String, InvalidSecret> {
     let text = text.trim();
-    for key in keys(recipe, text)?.iter().flatten() {
-        let Key::Shared(material) = key else { continue };
-        let material = material.expose_secret();
+    for material in keys(recipe, text)?.iter().flatten().filter_map(Key::shared) {
         let material = material.strip_prefix(recipe.secret_prefix.as_bytes()).unwrap_or(material);
         if material.len() < SECRET_BYTES_MIN {
             return Err(InvalidSecret::TooShort);
@@ -119,28 +140,26 @@ pub fn clean_secret(recipe: &Recipe, text: &str) -> Result<String, InvalidSecret
 
 /// Makes a new secret in the provider's form out of 256 random bits.
 ///
-/// For a recipe that knows only public keys the result is the public key that belongs to the seed `random`.
+/// For a recipe that knows only public keys the result is the Ed25519 public key that belongs to the seed `random`; `None`
+/// where the provider alone can make the key: RSA and P-256, or one that is known by a name.
 #[must_use]
-pub fn generate_secret(recipe: &Recipe, random: [u8; 32]) -> String {
-    let proof = recipe.schemes.iter().find_map(|scheme| scheme.proof.as_ref());
-    let form = proof.and_then(|proof| proof.keys.first().copied()).unwrap_or(KeyForm::Text);
-    let public_only = proof.is_some_and(only_public);
+pub fn generate_secret(recipe: &Recipe, random: [u8; 32]) -> Option<String> {
+    let scheme = recipe.schemes.iter().find(|scheme| !scheme.key_forms().is_empty());
+    let form = scheme.and_then(|scheme| scheme.key_forms().first().copied()).unwrap_or(KeyForm::Text);
+    let public_only = scheme.is_some_and(Scheme::only_public);
     let random = Zeroizing::new(random);
     let material = Zeroizing::new(if public_only { public_key(&random) } else { *random });
-    match form {
+    Some(match form {
         KeyForm::Text => format!("{}{}", recipe.secret_prefix, Encoding::Hex.encode(&*material)),
         KeyForm::Hex => Encoding::Hex.encode(&*material).to_ascii_uppercase(),
         KeyForm::Base64 => Encoding::Base64.encode(&*material),
         KeyForm::Whsec if public_only => format!("whpk_{}", Encoding::Base64.encode(&*material)),
         KeyForm::Whsec => format!("whsec_{}", Encoding::Base64.encode(&*material)),
-    }
+        KeyForm::NamedSha1 | KeyForm::Pem | KeyForm::Spki => return None,
+    })
 }
 
-fn only_public(proof: &Proof) -> bool {
-    proof.reader.algorithms.iter().all(|(_, algorithm)| *algorithm == Algorithm::Ed25519)
-}
-
-/// The keys that a text stands for, by scheme. Some schemes may have none, but not all.
+/// The keys that a text stands for, by scheme. Some schemes may have none, but not all of those that need one.
 fn keys(recipe: &Recipe, text: &str) -> Result<Vec<Vec<Key>>, InvalidSecret> {
     let text = text.trim();
     if text.is_empty() {
@@ -153,9 +172,8 @@ fn keys(recipe: &Recipe, text: &str) -> Result<Vec<Vec<Key>>, InvalidSecret> {
     let mut keys = Vec::new();
     for scheme in &recipe.schemes {
         let mut of_scheme = Vec::new();
-        for form in scheme.proof.iter().flat_map(|proof| &proof.keys) {
-            let proof = scheme.proof.as_ref().expect("a scheme with key forms has a proof");
-            match key(proof, *form, text) {
+        for form in scheme.key_forms() {
+            match key(scheme, *form, text) {
                 Ok(key) => of_scheme.push(key),
                 Err(error) => mistake = mistake.or(Some(error)),
             }
@@ -168,12 +186,17 @@ fn keys(recipe: &Recipe, text: &str) -> Result<Vec<Vec<Key>>, InvalidSecret> {
     }
 }
 
-fn key(proof: &Proof, form: KeyForm, text: &str) -> Result<Key, InvalidSecret> {
+fn key(scheme: &Scheme, form: KeyForm, text: &str) -> Result<Key, InvalidSecret> {
     let undecodable = |expected| InvalidSecret::Undecodable { expected };
-    let (bytes, public) = match form {
+    let public = |key: Result<PublicKey, crate::certificate::InvalidKey>, expected| match key {
+        Ok(key) => Ok(Key::Public(key)),
+        Err(crate::certificate::InvalidKey::Private) => Err(InvalidSecret::PrivateKey),
+        Err(_) => Err(undecodable(expected)),
+    };
+    let (bytes, is_public) = match form {
         KeyForm::Text => (Some(text.as_bytes().to_vec()), false),
-        KeyForm::Hex => (Encoding::Hex.decode(text.as_bytes()), only_public(proof)),
-        KeyForm::Base64 => (Encoding::Base64.decode(text.as_bytes()), only_public(proof)),
+        KeyForm::Hex => (Encoding::Hex.decode(text.as_bytes()), scheme.only_public()),
+        KeyForm::Base64 => (Encoding::Base64.decode(text.as_bytes()), scheme.only_public()),
         KeyForm::Whsec => {
             let text = text.strip_prefix("v1,").or_else(|| text.strip_prefix("v1a,")).unwrap_or(text);
             if text.starts_with("whsk_") {
@@ -181,18 +204,27 @@ fn key(proof: &Proof, form: KeyForm, text: &str) -> Result<Key, InvalidSecret> {
             }
             let (text, public) = match text.strip_prefix("whpk_") {
                 Some(rest) => (rest, true),
-                None => (text.strip_prefix("whsec_").unwrap_or(text), only_public(proof)),
+                None => (text.strip_prefix("whsec_").unwrap_or(text), scheme.only_public()),
             };
             (Encoding::Base64.decode(text.as_bytes()), public)
         }
+        KeyForm::NamedSha1 => {
+            let key = text.split_once('|').filter(|(name, key)| !name.is_empty() && !key.is_empty());
+            (key.map(|(_, key)| Sha1::digest(key).to_vec()), false)
+        }
+        KeyForm::Pem => {
+            return public(PublicKey::from_pem(text), "a PEM public key or certificate of RSA or P-256");
+        }
+        KeyForm::Spki => return public(PublicKey::from_spki_base64(text), "base64 of a public key"),
     };
     let bytes = Zeroizing::new(bytes.filter(|bytes| !bytes.is_empty()).ok_or(undecodable(match form {
-        KeyForm::Text => "a text",
         KeyForm::Hex => "hexadecimal",
         KeyForm::Base64 => "base64",
         KeyForm::Whsec => "'whsec_' or 'whpk_' followed by base64",
+        KeyForm::NamedSha1 => "'public key|private key'",
+        KeyForm::Text | KeyForm::Pem | KeyForm::Spki => "a text",
     }))?);
-    if !public {
+    if !is_public {
         return Ok(Key::Shared(Redacted::new(bytes.to_vec())));
     }
     let bytes: &[u8; 32] =
@@ -200,7 +232,7 @@ fn key(proof: &Proof, form: KeyForm, text: &str) -> Result<Key, InvalidSecret> {
     VerifyingKey::from_bytes(bytes)
         .ok()
         .filter(|key| !key.is_weak())
-        .map(Key::Ed25519)
+        .map(|key| Key::Public(PublicKey::Ed25519(Box::new(key))))
         .ok_or(undecodable("an Ed25519 public key"))
 }
 
@@ -212,7 +244,7 @@ pub(crate) fn seed(form: KeyForm, text: &str) -> Option<Zeroizing<[u8; 32]>> {
         KeyForm::Whsec => Encoding::Base64.decode(text.strip_prefix("whsk_")?.as_bytes())?,
         KeyForm::Hex => Encoding::Hex.decode(text.as_bytes())?,
         KeyForm::Base64 => Encoding::Base64.decode(text.as_bytes())?,
-        KeyForm::Text => return None,
+        KeyForm::Text | KeyForm::NamedSha1 | KeyForm::Pem | KeyForm::Spki => return None,
     });
     if !matches!(bytes.len(), 32 | 64) {
         return None;
@@ -229,10 +261,7 @@ mod tests {
     }
 
     fn material(recipe: &Recipe, text: &str) -> Vec<u8> {
-        match keys(recipe, text).expect("decodes").swap_remove(0).remove(0) {
-            Key::Shared(key) => key.expose_secret().clone(),
-            Key::Ed25519(key) => key.to_bytes().to_vec(),
-        }
+        keys(recipe, text).expect("decodes")[0][0].shared().expect("a shared secret").to_vec()
     }
 
     #[test]
@@ -262,7 +291,7 @@ mod tests {
         assert_eq!(clean_secret(&github, " \n"), Err(InvalidSecret::Empty));
         assert_eq!(clean_secret(&github, "short"), Err(InvalidSecret::TooShort));
         assert_eq!(clean_secret(&github, &"a".repeat(20)), Err(InvalidSecret::Repetitive));
-        assert_eq!(clean_secret(&github, &"ab".repeat(4000)), Err(InvalidSecret::TooLong));
+        assert_eq!(clean_secret(&github, &"ab".repeat(5000)), Err(InvalidSecret::TooLong));
         assert_eq!(clean_secret(&preset("stripe"), "whsec_0123456789"), Err(InvalidSecret::TooShort));
         assert!(matches!(clean_secret(&adyen, &"xy".repeat(20)), Err(InvalidSecret::Undecodable { .. })));
         assert_eq!(clean_secret(&standard, "whsk_AAAA"), Err(InvalidSecret::PrivateKey));
@@ -272,8 +301,8 @@ mod tests {
     #[test]
     fn a_generated_secret_is_clean_in_every_preset() {
         for preset in Recipe::presets() {
-            let secret =
-                generate_secret(&preset.recipe, std::array::from_fn(|n| u8::try_from(n).expect("small")));
+            let random = std::array::from_fn(|n| u8::try_from(n).expect("small"));
+            let Some(secret) = generate_secret(&preset.recipe, random) else { continue };
             assert_eq!(
                 clean_secret(&preset.recipe, &secret).as_deref(),
                 Ok(secret.as_str()),

@@ -1,21 +1,30 @@
 //! Signing, the inverse of verification: for the command line, tests and senders.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use portero_types::limits::EVENTS_PER_REQUEST_MAX;
 use portero_types::{SecretNo, Timestamp};
 
-use crate::algorithm::{Algorithm, Key, mac, sign_ed25519};
+use crate::algorithm::{Algorithm, Key, mac, sha256};
+use crate::certificate::PrivateKey;
 use crate::context::Context;
+use crate::encoding::Encoding;
+use crate::form::{self, Field};
 use crate::json::{Document, Lookup};
 use crate::path::{Path, Segment};
-use crate::scheme::{Place, Proof, Scheme};
+use crate::scheme::{Check, Place, Proof, Scheme};
 use crate::secret::seed;
 use crate::template::{Part, Source, Template};
+use crate::url_form::urls;
+use crate::verifier::Signing;
 use crate::{InvalidSecret, Recipe, Request, Secret};
 
+/// No settings.
+static NO_SETTINGS: BTreeMap<String, String> = BTreeMap::new();
+
 /// What to sign with, beside the body.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct SignOptions<'a> {
     /// The event id, where the provider sends it in a header.
     pub id: Option<&'a str>,
@@ -25,10 +34,29 @@ pub struct SignOptions<'a> {
     pub now: Timestamp,
     /// The endpoint's public URL, where the provider signs it.
     pub url: Option<&'a str>,
+    /// The query with which the request will be sent, without `?`. A scheme may add to it, see [`SignedRequest::query`].
+    pub query: &'a str,
+    /// The source's settings.
+    pub settings: &'a BTreeMap<String, String>,
     /// Headers to send in addition; they may take part in the signed text.
     pub headers: &'a [(&'a str, &'a str)],
     /// Which of the recipe's schemes to use, counted from 0; `None` takes the first that fits the body.
     pub scheme: Option<usize>,
+}
+
+impl Default for SignOptions<'_> {
+    fn default() -> Self {
+        Self {
+            id: None,
+            event_type: "",
+            now: Timestamp::EPOCH,
+            url: None,
+            query: "",
+            settings: &NO_SETTINGS,
+            headers: &[],
+            scheme: None,
+        }
+    }
 }
 
 /// A request ready to be sent by POST.
@@ -36,6 +64,8 @@ pub struct SignOptions<'a> {
 pub struct SignedRequest {
     /// All headers that the provider would send, lower-case names.
     pub headers: Vec<(String, String)>,
+    /// The query, without `?`.
+    pub query: String,
     /// The body; differs from the given one where signatures live in it.
     pub body: Vec<u8>,
 }
@@ -58,9 +88,13 @@ pub enum SignError {
     BodyShape,
     /// The provider signs with a private key, which the given secret is not.
     #[error(
-        "this provider signs with a private key: give 'whsk_…', or its 32 bytes in the recipe's key form"
+        "this provider signs with a private key: give it as PEM (PKCS #8), as 'whsk_…', or its 32 bytes in the recipe's \
+         key form"
     )]
     PrivateKeyNeeded,
+    /// Only the provider itself can sign: its key is fetched from its own servers.
+    #[error("only the provider can sign: the key is fetched from its own servers")]
+    CannotSign,
 }
 
 /// Signs a body as the provider would.
@@ -77,41 +111,134 @@ pub fn sign(
 ) -> Result<SignedRequest, SignError> {
     let (scheme_no, scheme) = choose(recipe, body, options.scheme)?;
     let mut headers = carried_headers(scheme, &options);
-    let Some(proof) = &scheme.proof else {
-        return Ok(SignedRequest { headers, body: body.to_vec() });
+    let mut query = options.query.to_owned();
+    let proof = match &scheme.check {
+        Check::Nothing => return Ok(SignedRequest { headers, query, body: body.to_vec() }),
+        Check::Code(verifier, _) => {
+            let values = borrowed(&headers);
+            let urls: Vec<String> = options.url.map(str::to_owned).into_iter().collect();
+            let request = Request {
+                public_urls: &urls,
+                settings: options.settings,
+                ..Request::new("POST", &query, &values, body)
+            };
+            let added = verifier.sign(&Signing { request: &request, secret, now: options.now })?;
+            for (name, value) in added {
+                set(&mut headers, &name, &value);
+            }
+            return Ok(SignedRequest { headers, query, body: body.to_vec() });
+        }
+        Check::Proof(proof) => proof,
     };
     let signer = Signer::new(recipe, proof, scheme_no, secret)?;
-    let ts = proof.window.as_ref().map(|window| window.write(options.now)).unwrap_or_default();
-    if let Some(source) = proof.window.as_ref().and_then(|window| window.source.as_ref()) {
-        for value in source.values() {
-            if let Source::Header(name) = &value.source {
-                set(&mut headers, name, &ts);
+    let ts = signed_time(proof, &options, body, &mut headers)?;
+    if let Some((of, encoding)) = &proof.body_digest {
+        carry_digest(of, *encoding, body, &mut headers, &mut query);
+    }
+    let values = borrowed(&headers);
+    let public_urls: Vec<String> = options.url.map(str::to_owned).into_iter().collect();
+    let request = Request {
+        public_urls: &public_urls,
+        settings: options.settings,
+        ..Request::new("POST", &query, &values, body)
+    };
+    let url = urls(&request, &proof.urls).into_iter().next();
+    let context = Context {
+        ts: Some(ts.as_bytes()),
+        url: url.as_deref(),
+        form: Some(body),
+        ..Context::unverified(&request)
+    };
+    let mut body = body.to_vec();
+    let mut in_header = None;
+    let mut in_query = None;
+    match &proof.place {
+        Place::Headers(names) => {
+            let name = names.first().cloned().unwrap_or_default();
+            in_header = Some((name, signer.sign(proof, context, &ts)?));
+        }
+        Place::Numbered(prefix) => in_header = Some((format!("{prefix}1"), signer.sign(proof, context, &ts)?)),
+        Place::Query(name) => in_query = Some((name, signer.sign(proof, context, &ts)?)),
+        Place::Form(name) => body = form_with(&body, name, &signer.sign(proof, context, &ts)?),
+        Place::Json(path) => {
+            let document = parse(request.body)?;
+            let text = signer.sign(proof, Context { document: Some(&document), ..context }, &ts)?;
+            body = place_in(request.body, &document, document.root(), path, &text)?;
+        }
+        Place::Item(path) => body = sign_items(proof, &signer, scheme, path, context)?,
+    }
+    if let Some((name, text)) = in_header {
+        set(&mut headers, &name, &text);
+    }
+    if let Some((name, text)) = in_query {
+        add_field(&mut query, name, &text);
+    }
+    Ok(SignedRequest { headers, query, body })
+}
+
+fn borrowed(headers: &[(String, String)]) -> Vec<(&str, &[u8])> {
+    headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
+}
+
+/// The time as the provider writes it, and puts it into its header. One in the body stays as it is there.
+fn signed_time(
+    proof: &Proof,
+    options: &SignOptions<'_>,
+    body: &[u8],
+    headers: &mut Vec<(String, String)>,
+) -> Result<String, SignError> {
+    let Some(window) = &proof.window else { return Ok(String::new()) };
+    let written = window.write(options.now);
+    let Some(source) = &window.source else { return Ok(written) };
+    for value in source.values() {
+        match &value.source {
+            Source::Header(name) => set(headers, name, &written),
+            Source::Json(_) if matches!(proof.place, Place::Json(_)) => {
+                let document = parse(body)?;
+                let request = Request::new("POST", "", &[], body);
+                let context = Context { document: Some(&document), ..Context::unverified(&request) };
+                let text = context.fill(source).map_err(|problem| {
+                    SignError::Missing(problem.of_signed_part().detail().to_owned())
+                })?;
+                return Ok(String::from_utf8_lossy(&text).into_owned());
             }
+            _ => {}
         }
     }
-    let values: Vec<(&str, &[u8])> =
-        headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-    let request = Request { method: "POST", query: "", headers: &values, body, public_url: options.url };
-    let context = Context { ts: Some(ts.as_bytes()), ..Context::unverified(&request) };
-    let body = match &proof.place {
-        Place::Header(name) => {
-            let text = signer.sign(proof, context, &ts)?;
-            set(&mut headers, name, &text);
-            body.to_vec()
+    Ok(written)
+}
+
+/// Puts the body's digest where the signature covers it.
+fn carry_digest(
+    of: &Template,
+    encoding: Encoding,
+    body: &[u8],
+    headers: &mut Vec<(String, String)>,
+    query: &mut String,
+) {
+    let digest = encoding.encode(&sha256(body));
+    match of.values().first().map(|value| &value.source) {
+        Some(Source::Header(name)) => set(headers, name, &digest),
+        Some(Source::Query(name)) if form::field(query.as_bytes(), name) == Field::Missing => {
+            add_field(query, name, &digest);
         }
-        Place::Numbered(prefix) => {
-            let text = signer.sign(proof, context, &ts)?;
-            set(&mut headers, &format!("{prefix}1"), &text);
-            body.to_vec()
-        }
-        Place::Json(path) => {
-            let document = parse(body)?;
-            let text = signer.sign(proof, Context { document: Some(&document), ..context }, &ts)?;
-            place_in(body, &document, document.root(), path, &text)?
-        }
-        Place::Item(path) => sign_items(proof, &signer, scheme, path, context)?,
-    };
-    Ok(SignedRequest { headers, body })
+        _ => {}
+    }
+}
+
+/// Adds a field to a form or query.
+fn add_field(form: &mut String, name: &str, value: &str) {
+    if !form.is_empty() {
+        form.push('&');
+    }
+    form.push_str(&format!("{}={}", form::encode(name), form::encode(value)));
+}
+
+fn form_with(body: &[u8], name: &str, value: &str) -> Vec<u8> {
+    let mut field = String::new();
+    add_field(&mut field, name, value);
+    let separator = if body.is_empty() { &b""[..] } else { b"&" };
+    [field.as_bytes(), separator, body].concat()
 }
 
 /// The scheme asked for, or the first whose signatures fit the body: one with signatures in items, if the body has such.
@@ -125,9 +252,9 @@ fn choose<'r>(
     }
     let document = parse(body).ok();
     let has_items = |scheme: &Scheme| {
-        matches!(scheme.proof.as_ref().map(|proof| &proof.place), Some(Place::Item(_)))
+        matches!(scheme.proof().map(|proof| &proof.place), Some(Place::Item(_)))
             && document.as_ref().is_some_and(|document| {
-                let items = scheme.items.first().map(|path| document.items(path, EVENTS_PER_REQUEST_MAX));
+                let items = list_of(scheme).map(|path| document.items(path, EVENTS_PER_REQUEST_MAX));
                 items.is_some_and(|items| items.is_ok_and(|items| !items.is_empty()))
             })
     };
@@ -138,6 +265,11 @@ fn choose<'r>(
         .ok_or(SignError::NoSuchScheme)
 }
 
+/// The path to the items of a scheme that signs each.
+fn list_of(scheme: &Scheme) -> Option<&Path> {
+    scheme.readings.first().and_then(|reading| reading.items.first())
+}
+
 fn parse(body: &[u8]) -> Result<Document<'_>, SignError> {
     Document::parse(body.into(), usize::MAX).map_err(|_| SignError::BodyShape)
 }
@@ -145,10 +277,15 @@ fn parse(body: &[u8]) -> Result<Document<'_>, SignError> {
 /// Headers in which the provider sends the id and the type.
 fn carried_headers(scheme: &Scheme, options: &SignOptions<'_>) -> Vec<(String, String)> {
     let mut headers = Vec::new();
-    if let (Some(id), Some(name)) = (options.id, scheme.id.first().and_then(leading_header)) {
+    if let Some(header) = &scheme.when_header {
+        // Presence is what chooses the scheme; a signature overwrites it.
+        set(&mut headers, header, "1");
+    }
+    let Some(reading) = scheme.readings.first() else { return headers };
+    if let (Some(id), Some(name)) = (options.id, reading.id.first().and_then(leading_header)) {
         set(&mut headers, name, id);
     }
-    if let Some(template) = scheme.event_type.first()
+    if let Some(template) = reading.event_type.first()
         && let Some(name) = leading_header(template)
     {
         // What follows the header in the type comes from the body.
@@ -180,22 +317,31 @@ fn set(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
 
 /// What makes signatures.
 enum Signer {
-    Shared(Algorithm, Key),
-    Ed25519(zeroize::Zeroizing<[u8; 32]>),
+    Shared(Algorithm, Key, String),
+    Private(Algorithm, Box<PrivateKey>),
 }
 
 impl Signer {
     fn new(recipe: &Recipe, proof: &Proof, scheme: usize, secret: &str) -> Result<Self, SignError> {
-        if proof.uses(Algorithm::Ed25519)
-            && let Some(seed) = proof.keys.iter().find_map(|form| seed(*form, secret))
-        {
-            return Ok(Self::Ed25519(seed));
+        let public = proof.reader.algorithms.iter().find(|(_, algorithm)| algorithm.is_public());
+        if let Some((_, algorithm)) = public {
+            if let Ok(key) = PrivateKey::from_pem(secret) {
+                return Ok(Self::Private(*algorithm, Box::new(key)));
+            }
+            if let Some(seed) = proof.keys.iter().find_map(|form| seed(*form, secret)) {
+                let key = ed25519_dalek::SigningKey::from_bytes(&seed);
+                return Ok(Self::Private(Algorithm::Ed25519, Box::new(PrivateKey::Ed25519(Box::new(key)))));
+            }
         }
-        let secret = Secret::new(recipe, SecretNo(0), secret, Timestamp::EPOCH, None)?;
+        let secret = match Secret::new(recipe, SecretNo(0), secret, Timestamp::EPOCH, None) {
+            Err(_) if public.is_some() => return Err(SignError::PrivateKeyNeeded),
+            secret => secret?,
+        };
         for key in secret.keys(scheme) {
             let fitting = proof.reader.algorithms.iter().find(|(_, algorithm)| key.fits(*algorithm));
             if let (Some((_, algorithm)), Key::Shared(_)) = (fitting, key) {
-                return Ok(Self::Shared(*algorithm, key.clone()));
+                let name = secret.name().unwrap_or_default().to_owned();
+                return Ok(Self::Shared(*algorithm, key.clone(), name));
             }
         }
         Err(SignError::PrivateKeyNeeded)
@@ -203,23 +349,33 @@ impl Signer {
 
     /// The signature, written as the provider writes it.
     fn sign(&self, proof: &Proof, context: Context<'_>, ts: &str) -> Result<String, SignError> {
+        let shared = match self {
+            Self::Shared(_, key, _) => key.shared(),
+            Self::Private(..) => None,
+        };
+        let context = Context { secret: shared, ..context };
         let message = match &proof.message {
             Some(template) => context
                 .fill(template)
                 .map_err(|problem| SignError::Missing(problem.of_signed_part().detail().to_owned()))?,
             None => (&[][..]).into(),
         };
-        let (algorithm, signature) = match self {
-            Self::Shared(Algorithm::Equal, Key::Shared(key)) => {
-                (Algorithm::Equal, key.expose_secret().clone())
+        let (algorithm, name, signature) = match self {
+            Self::Private(algorithm, key) => {
+                let pair = algorithm.key_pair().ok_or(SignError::PrivateKeyNeeded)?;
+                (*algorithm, "", key.sign(pair, &message).ok_or(SignError::PrivateKeyNeeded)?)
             }
-            Self::Shared(algorithm, Key::Shared(key)) => {
-                (*algorithm, mac(*algorithm, key.expose_secret(), &message))
+            Self::Shared(algorithm, key, name) => {
+                let key = key.shared().unwrap_or_default();
+                let signature = match algorithm {
+                    Algorithm::Equal | Algorithm::Basic => key.to_vec(),
+                    Algorithm::Sha256 => sha256(&message),
+                    _ => mac(*algorithm, key, &message),
+                };
+                (*algorithm, name.as_str(), signature)
             }
-            Self::Shared(_, Key::Ed25519(_)) => return Err(SignError::PrivateKeyNeeded),
-            Self::Ed25519(seed) => (Algorithm::Ed25519, sign_ed25519(seed, &message)),
         };
-        Ok(proof.reader.write(algorithm, &signature, ts))
+        Ok(proof.reader.write(algorithm, name, &signature, ts))
     }
 }
 
@@ -233,7 +389,7 @@ fn sign_items(
 ) -> Result<Vec<u8>, SignError> {
     let mut body = context.request.body.to_vec();
     let document = parse(context.request.body)?;
-    let list = scheme.items.first().ok_or(SignError::BodyShape)?;
+    let list = list_of(scheme).ok_or(SignError::BodyShape)?;
     let items = document.items(list, EVENTS_PER_REQUEST_MAX).map_err(|_| SignError::BodyShape)?;
     for item in items.iter().rev() {
         let context =

@@ -8,7 +8,7 @@ use crate::{Reason, Rejection};
 
 /// Most public-key signatures of one request. Each costs a pass over the body for each key, where all MACs together cost
 /// one; a rotation needs two.
-const ED25519_MAX: usize = 4;
+const PUBLIC_MAX: usize = 4;
 
 /// The form of the text.
 #[derive(Clone, Debug)]
@@ -31,6 +31,13 @@ pub(crate) enum List {
     },
     /// Standard Webhooks: `tag,signature` between spaces; unknown tags are ignored.
     Standard,
+    /// `name|signature` between `&`: a signature for each of several keys, known by their names.
+    Named,
+    /// The time first, then signatures.
+    Positional {
+        /// What separates them.
+        separator: char,
+    },
 }
 
 /// A signature and how it is said to be made.
@@ -38,6 +45,8 @@ pub(crate) enum List {
 pub(crate) struct Candidate {
     /// How.
     pub(crate) algorithm: Algorithm,
+    /// The name of the key that it is for, where the list names keys.
+    pub(crate) name: Option<Vec<u8>>,
     /// The signature.
     pub(crate) signature: SignatureBytes,
 }
@@ -71,13 +80,14 @@ impl Reader {
         if text.is_empty() {
             return Err(Rejection::new(Reason::SignatureMissing, "the signature is empty"));
         }
-        let mut texts = Vec::new();
+        let mut texts: Vec<Text<'_>> = Vec::new();
         let mut ts = None;
+        let plain = |text| Text { algorithm: self.untagged(), name: None, text };
         match &self.list {
             List::Plain { prefix, separator } => {
                 for part in split(text, *separator) {
                     if let Some(rest) = part.strip_prefix(prefix.as_bytes()) {
-                        texts.push((self.untagged(), rest));
+                        texts.push(plain(rest));
                     }
                 }
             }
@@ -88,7 +98,7 @@ impl Reader {
                     };
                     let (key, value) = (&pair[..at], &pair[at + 1..]);
                     if key == tag.as_bytes() {
-                        texts.push((self.untagged(), value));
+                        texts.push(plain(value));
                     } else if time.as_ref().is_some_and(|time| key == time.as_bytes())
                         && ts.replace(value).is_some()
                     {
@@ -108,9 +118,22 @@ impl Reader {
                     if let Some((_, algorithm)) =
                         self.algorithms.iter().find(|(have, _)| have.as_bytes() == tag)
                     {
-                        texts.push((*algorithm, &part[at + 1..]));
+                        texts.push(Text { algorithm: *algorithm, name: None, text: &part[at + 1..] });
                     }
                 }
+            }
+            List::Named => {
+                for part in split(text, Some('&')) {
+                    let Some(at) = part.iter().position(|byte| *byte == b'|') else {
+                        return Err(malformed("the signature is not a list of name|signature"));
+                    };
+                    texts.push(Text { name: Some(&part[..at]), ..plain(&part[at + 1..]) });
+                }
+            }
+            List::Positional { separator } => {
+                let mut parts = split(text, Some(*separator));
+                ts = parts.next();
+                texts.extend(parts.map(plain));
             }
         }
         Ok(Parsed { candidates: self.decode(&texts)?, ts })
@@ -120,7 +143,7 @@ impl Reader {
         self.algorithms.first().map_or(Algorithm::None, |(_, algorithm)| *algorithm)
     }
 
-    fn decode(&self, texts: &[(Algorithm, &[u8])]) -> Result<Vec<Candidate>, Rejection> {
+    fn decode(&self, texts: &[Text<'_>]) -> Result<Vec<Candidate>, Rejection> {
         if texts.is_empty() {
             return Err(Rejection::new(
                 Reason::SignatureMissing,
@@ -133,19 +156,19 @@ impl Reader {
                 format!("more than {SIGNATURES_PER_REQUEST_MAX} signatures"),
             ));
         }
-        if texts.iter().filter(|(algorithm, _)| *algorithm == Algorithm::Ed25519).count() > ED25519_MAX {
+        if texts.iter().filter(|text| text.algorithm.is_public()).count() > PUBLIC_MAX {
             return Err(Rejection::new(
                 Reason::TooManySignatures,
-                format!("more than {ED25519_MAX} public-key signatures"),
+                format!("more than {PUBLIC_MAX} public-key signatures"),
             ));
         }
         let candidates: Vec<Candidate> = texts
             .iter()
-            .filter_map(|(algorithm, text)| {
-                let is_token = *algorithm == Algorithm::Equal;
-                let bytes = if is_token { Some(text.to_vec()) } else { self.encoding.decode(text) };
+            .filter_map(|Text { algorithm, name, text }| {
+                let is_sent = *algorithm == Algorithm::Equal;
+                let bytes = if is_sent { Some(text.to_vec()) } else { self.encoding.decode(text) };
                 let signature = SignatureBytes::new(bytes.filter(|bytes| !bytes.is_empty())?);
-                Some(Candidate { algorithm: *algorithm, signature })
+                Some(Candidate { algorithm: *algorithm, name: name.map(<[u8]>::to_vec), signature })
             })
             .collect();
         if candidates.is_empty() {
@@ -158,8 +181,8 @@ impl Reader {
         Ok(candidates)
     }
 
-    /// Writes one signature, the inverse of [`Reader::read`].
-    pub(crate) fn write(&self, algorithm: Algorithm, signature: &[u8], ts: &str) -> String {
+    /// Writes one signature, the inverse of [`Reader::read`]. `name` is the key's, for lists that name keys.
+    pub(crate) fn write(&self, algorithm: Algorithm, name: &str, signature: &[u8], ts: &str) -> String {
         let text = if algorithm == Algorithm::Equal {
             String::from_utf8_lossy(signature).into_owned()
         } else {
@@ -173,8 +196,17 @@ impl Reader {
                 let tag = self.algorithms.iter().find(|(_, have)| *have == algorithm);
                 format!("{},{text}", tag.map_or("", |(tag, _)| tag.as_str()))
             }
+            List::Named => format!("{name}|{text}"),
+            List::Positional { separator } => format!("{ts}{separator}{text}"),
         }
     }
+}
+
+/// One signature as written.
+struct Text<'a> {
+    algorithm: Algorithm,
+    name: Option<&'a [u8]>,
+    text: &'a [u8],
 }
 
 fn malformed(detail: &str) -> Rejection {
@@ -197,7 +229,9 @@ mod tests {
             List::Standard => {
                 vec![("v1".into(), Algorithm::HmacSha256), ("v1a".into(), Algorithm::Ed25519)]
             }
-            List::Plain { .. } | List::Pairs { .. } => vec![(String::new(), Algorithm::HmacSha256)],
+            List::Plain { .. } | List::Pairs { .. } | List::Named | List::Positional { .. } => {
+                vec![(String::new(), Algorithm::HmacSha256)]
+            }
         };
         Reader { list, algorithms: tags, encoding: Encoding::Hex }
     }
@@ -222,6 +256,21 @@ mod tests {
     }
 
     #[test]
+    fn named_signatures_keep_their_names() {
+        let parsed = reader(List::Named).read(b"other|00&mine|aa").expect("readable");
+        let names: Vec<_> = parsed.candidates.iter().map(|candidate| candidate.name.as_deref()).collect();
+        assert_eq!(names, [Some(&b"other"[..]), Some(b"mine")]);
+    }
+
+    #[test]
+    fn a_positional_list_begins_with_the_time() {
+        let list = reader(List::Positional { separator: ',' });
+        let parsed = list.read(b"5,aa,bb").map(|parsed| (parsed.candidates.len(), parsed.ts));
+        assert_eq!(parsed, Ok((2, Some(&b"5"[..]))));
+        assert_eq!(list.read(b"5").expect_err("refused").reason(), Reason::SignatureMissing);
+    }
+
+    #[test]
     fn each_mistake_has_its_own_reason() {
         let plain = reader(List::Plain { prefix: "sha256=".into(), separator: None });
         let reason = |reader: &Reader, text: &[u8]| reader.read(text).expect_err("refused").reason();
@@ -243,6 +292,8 @@ mod tests {
             for reader in [
                 pairs(','),
                 reader(List::Standard),
+                reader(List::Named),
+                reader(List::Positional { separator: ';' }),
                 reader(List::Plain { prefix: "v0=".into(), separator: Some(',') }),
             ] {
                 let _ = reader.read(&text);

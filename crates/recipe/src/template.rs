@@ -1,8 +1,8 @@
 //! Templates: literals and values taken from the request, such as `{ts}.{body}` or `{header:x-event}[.{json:action}]`.
 //!
-//! `{ts}` signed time as sent · `{body}` · `{method}` · `{url}` · `{header:name}` · `{query:name}` · `{form:name}` ·
-//! `{json:path}` · `{item:path}` (the batch's element) · `{outer:path}` (what is around its list) · `{computed}`
-//! (handshakes) · `{name?:…}` empty when missing · `{…|lower}` in lower case · `[…]` left out when something in it is
+//! `{ts}` signed time as sent · `{body}` · `{method}` · `{url}` · `{secret}` · `{header:name}` · `{query:name}` ·
+//! `{form:name}` · `{form-sorted}` · `{setting:name}` · `{json:path}` · `{json-key-except:a,b}` · `{item:path}` (the batch's
+//! element) · `{outer:path}` (what is around its list) · `{computed}` and `{key-name}` (handshakes) · `{name?:…}` empty when missing · `{…|lower}` in lower case · `[…]` left out when something in it is
 //! missing · `\` in front of `{ } [ ] \` for the character itself.
 
 use crate::path::Path;
@@ -56,14 +56,24 @@ pub(crate) enum Source {
     Query(String),
     /// A field of a form-encoded body.
     Form(String),
+    /// Every field of a form-encoded body: names and values, sorted, repeats once.
+    FormSorted,
+    /// A setting of the source.
+    Setting(String),
+    /// The secret's key material.
+    Secret,
     /// A value of the JSON body.
     Json(Path),
+    /// The one key of the JSON body that is none of these.
+    JsonKeyExcept(Vec<String>),
     /// A value of the batch's element.
     Item(Path),
     /// A value of what is around the element's list.
     Outer(Path),
     /// What a handshake computed.
     Computed,
+    /// The name by which the key is known.
+    KeyName,
 }
 
 impl Template {
@@ -93,6 +103,11 @@ impl Template {
         values
     }
 
+    /// Whether any value has this source.
+    pub(crate) fn uses(&self, source: &Source) -> bool {
+        self.values().iter().any(|value| value.source == *source)
+    }
+
     /// Whether a value that must be there has this source.
     pub(crate) fn requires(&self, source: &Source) -> bool {
         self.parts
@@ -112,10 +127,15 @@ impl Source {
             Self::Header(name) => format!("the header '{name}'"),
             Self::Query(name) => format!("the query field '{name}'"),
             Self::Form(name) => format!("the form field '{name}'"),
+            Self::FormSorted => "the form".to_owned(),
+            Self::Setting(name) => format!("the source's setting '{name}'"),
+            Self::Secret => "the secret".to_owned(),
             Self::Json(path) => format!("the field '{}'", path.as_str()),
+            Self::JsonKeyExcept(_) => "the body's other key".to_owned(),
             Self::Item(path) => format!("the item's field '{}'", path.as_str()),
             Self::Outer(path) => format!("the list's field '{}'", path.as_str()),
             Self::Computed => "the computed value".to_owned(),
+            Self::KeyName => "the key's name".to_owned(),
         }
     }
 }
@@ -179,11 +199,18 @@ impl Parser<'_> {
             ("body", None) => Source::Body,
             ("method", None) => Source::Method,
             ("url", None) => Source::Url,
+            ("secret", None) => Source::Secret,
             ("computed", None) => Source::Computed,
-            ("header" | "query" | "form", Some("")) => return Err(format!("'{kind}' needs a name")),
+            ("key-name", None) => Source::KeyName,
+            ("form-sorted", None) => Source::FormSorted,
+            ("header" | "query" | "form" | "setting" | "json-key-except", Some("")) => return Err(format!("'{kind}' needs a name")),
             ("header", Some(name)) => Source::Header(header_name(name)?),
             ("query", Some(name)) => Source::Query(name.to_owned()),
             ("form", Some(name)) => Source::Form(name.to_owned()),
+            ("setting", Some(name)) => Source::Setting(name.to_owned()),
+            ("json-key-except", Some(names)) => {
+                Source::JsonKeyExcept(names.split(',').map(str::to_owned).collect())
+            }
             ("json", Some(path)) => Source::Json(Path::parse(path)?),
             ("item", Some(path)) => Source::Item(Path::parse(path)?),
             ("outer", Some(path)) => Source::Outer(Path::parse(path)?),

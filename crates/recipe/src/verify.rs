@@ -1,16 +1,23 @@
 //! Verification: is this request from the holder of one of the source's secrets?
 
+use std::borrow::Cow;
+
 use portero_types::limits::{ACTIVE_SECRETS_MAX, EVENTS_PER_REQUEST_MAX, JSON_DEPTH_MAX};
 use portero_types::{SecretNo, Timestamp};
 
-use crate::algorithm::Key;
+use subtle::ConstantTimeEq as _;
+
+use crate::algorithm::{Key, sha256};
 use crate::context::{Context, Problem};
+use crate::form::{self, Field};
 use crate::json::{BatchError, Document, Item};
 use crate::path::Path;
-use crate::scheme::{Place, Proof, Scheme};
+use crate::scheme::{Check, Place, Proof, Scheme};
 use crate::signature_list::{Candidate, Parsed};
 use crate::template::{Part, Source, Template, Value};
-use crate::{Anomaly, Reason, Recipe, Rejection, Request, Secret};
+use crate::url_form::urls;
+use crate::verifier::Input;
+use crate::{Anomaly, Fetch, Reason, Recipe, Rejection, Request, Secret};
 
 /// Proof that a request was verified. Only [`verify`] makes one.
 #[derive(Clone, Debug)]
@@ -58,9 +65,76 @@ pub fn verify(
             "the request carries none of the headers by which the provider's requests are known",
         ));
     };
-    let Some(proof) = &scheme.proof else {
-        return Ok(Verified { secret: None, scheme: scheme_no, items: Vec::new() });
-    };
+    settled(recipe, request)?;
+    let input = || active(scheme_no, secrets, now);
+    match &scheme.check {
+        Check::Nothing => Ok(Verified { secret: None, scheme: scheme_no, items: Vec::new() }),
+        Check::Code(verifier, forms) => {
+            let active = if forms.is_empty() { Vec::new() } else { input()? };
+            let input = Input { request, secrets: &active, scheme: scheme_no, now };
+            let secret = verifier.verify(&input)?;
+            Ok(Verified { secret, scheme: scheme_no, items: Vec::new() })
+        }
+        Check::Proof(proof) => {
+            let active = input()?;
+            let attempt = Attempt { proof, active: &active, scheme_no, request, now };
+            match &proof.place {
+                Place::Headers(names) => attempt.headers(names),
+                Place::Numbered(prefix) => attempt.numbered(prefix),
+                Place::Query(name) => attempt.query(name),
+                Place::Form(name) => attempt.form(name),
+                Place::Json(path) => attempt.json(path),
+                Place::Item(path) => attempt.items(scheme, path),
+            }
+        }
+    }
+}
+
+/// What must be fetched before a request can be verified, such as the certificate that it names; `None`: nothing.
+///
+/// Only looks at the request; nothing in it is verified yet, so the recipe's code pins where may be fetched from.
+///
+/// # Errors
+/// A [`Rejection`] when the request can be refused without fetching anything.
+pub fn fetch_needed(
+    recipe: &Recipe,
+    request: &Request<'_>,
+    secrets: &[Secret],
+    now: Timestamp,
+) -> Result<Option<Fetch>, Rejection> {
+    let Some((scheme_no, scheme)) = recipe.scheme_for(request) else { return Ok(None) };
+    let Check::Code(verifier, forms) = &scheme.check else { return Ok(None) };
+    if request.method != "POST" {
+        return Ok(None);
+    }
+    settled(recipe, request)?;
+    let active = if forms.is_empty() { Vec::new() } else { active(scheme_no, secrets, now)? };
+    verifier.fetch(&Input { request, secrets: &active, scheme: scheme_no, now })
+}
+
+/// What must be fetched because of a verified request before it is accepted, such as the URL that confirms a topic's
+/// subscription; `None`: nothing.
+#[must_use]
+pub fn follow_up(recipe: &Recipe, request: &Request<'_>, verified: &Verified) -> Option<Fetch> {
+    match &recipe.schemes.get(verified.scheme)?.check {
+        Check::Code(verifier, _) => verifier.follow_up(request),
+        Check::Nothing | Check::Proof(_) => None,
+    }
+}
+
+/// Refuses everything while the source lacks a setting that its recipe needs.
+fn settled(recipe: &Recipe, request: &Request<'_>) -> Result<(), Rejection> {
+    match recipe.missing_settings(request.settings)[..] {
+        [] => Ok(()),
+        [missing, ..] => Err(Rejection::new(
+            Reason::SettingMissing,
+            format!("the source's setting '{missing}' is not configured"),
+        )),
+    }
+}
+
+/// The secrets that may verify now.
+fn active(scheme_no: usize, secrets: &[Secret], now: Timestamp) -> Result<Vec<&Secret>, Rejection> {
     let active: Vec<&Secret> = (secrets.iter())
         .filter(|secret| secret.is_active(now) && !secret.keys(scheme_no).is_empty())
         .take(ACTIVE_SECRETS_MAX)
@@ -71,13 +145,7 @@ pub fn verify(
             "the source has no active secret for this request",
         ));
     }
-    let attempt = Attempt { proof, active: &active, scheme_no, request, now };
-    match &proof.place {
-        Place::Header(name) => attempt.header(name),
-        Place::Numbered(prefix) => attempt.numbered(prefix),
-        Place::Json(path) => attempt.json(path),
-        Place::Item(path) => attempt.items(scheme, path),
-    }
+    Ok(active)
 }
 
 /// One request against one scheme.
@@ -90,19 +158,55 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    fn header(&self, name: &str) -> Result<Verified, Rejection> {
-        let mut values = self.request.header_values(name);
-        let Some(value) = values.next() else {
-            return Err(Rejection::new(Reason::SignatureMissing, format!("the header '{name}' is missing")));
-        };
-        if values.next().is_some() {
-            return Err(Rejection::new(
-                Reason::SignatureDuplicated,
-                format!("the header '{name}' came more than once"),
-            ));
+    fn headers(&self, names: &[String]) -> Result<Verified, Rejection> {
+        let mut candidates = Vec::new();
+        let mut ts = None;
+        for name in names {
+            let mut values = self.request.header_values(name);
+            let Some(value) = values.next() else { continue };
+            if values.next().is_some() {
+                return Err(Rejection::new(
+                    Reason::SignatureDuplicated,
+                    format!("the header '{name}' came more than once"),
+                ));
+            }
+            let parsed = self.proof.reader.read(value)?;
+            candidates.extend(parsed.candidates);
+            ts = ts.or(parsed.ts);
         }
-        let parsed = self.proof.reader.read(value)?;
-        self.whole(&parsed, Context::unverified(self.request))
+        if candidates.is_empty() {
+            let names = names.join("' or '");
+            return Err(Rejection::new(Reason::SignatureMissing, format!("the header '{names}' is missing")));
+        }
+        self.whole(&Parsed { candidates, ts }, self.context())
+    }
+
+    /// What may be looked at before verification: the form only where the signature is in it or covers all of it.
+    fn context(&self) -> Context<'_> {
+        let reads_form = matches!(self.proof.place, Place::Form(_))
+            || self.proof.message.as_ref().is_some_and(|message| message.uses(&Source::FormSorted));
+        let form = reads_form.then_some(self.request.body);
+        Context { form, ..Context::unverified(self.request) }
+    }
+
+    fn query(&self, name: &str) -> Result<Verified, Rejection> {
+        self.field(form::field(self.request.query.as_bytes(), name), &format!("the query field '{name}'"))
+    }
+
+    fn form(&self, name: &str) -> Result<Verified, Rejection> {
+        self.field(form::field(self.request.body, name), &format!("the form field '{name}'"))
+    }
+
+    fn field(&self, field: Field<'_>, place: &str) -> Result<Verified, Rejection> {
+        match field {
+            Field::Missing => {
+                Err(Rejection::new(Reason::SignatureMissing, format!("{place} is missing")))
+            }
+            Field::Duplicate => {
+                Err(Rejection::new(Reason::SignatureDuplicated, format!("{place} came more than once")))
+            }
+            Field::Found(text) => self.whole(&self.proof.reader.read(&text)?, self.context()),
+        }
     }
 
     fn numbered(&self, prefix: &str) -> Result<Verified, Rejection> {
@@ -124,12 +228,12 @@ impl Attempt<'_> {
         if candidates.is_empty() {
             return Err(Rejection::new(Reason::SignatureMissing, format!("no header '{prefix}…' is there")));
         }
-        self.whole(&Parsed { candidates, ts: None }, Context::unverified(self.request))
+        self.whole(&Parsed { candidates, ts: None }, self.context())
     }
 
     fn json(&self, path: &Path) -> Result<Verified, Rejection> {
         let document = self.document()?;
-        let context = Context { document: Some(&document), ..Context::unverified(self.request) };
+        let context = Context { document: Some(&document), ..self.context() };
         let place = Template::of(Source::Json(path.clone()));
         let text = context.fill(&place).map_err(|problem| signature_problem(&problem))?;
         let parsed = self.proof.reader.read(&text)?;
@@ -157,11 +261,14 @@ impl Attempt<'_> {
             (None, ..) | (_, Some(_), _) => None,
         };
         let context = Context { ts, ..context };
+        self.body_digest(context)?;
         let secret = self.matching(&parsed.candidates, context)?.ok_or_else(|| {
-            Rejection::new(
-                Reason::SignatureMismatch,
-                "no signature matches the bytes received under any active secret",
-            )
+            let of = if self.proof.is_token() {
+                "the token is that of no active secret"
+            } else {
+                "no signature matches the bytes received under any active secret"
+            };
+            Rejection::new(Reason::SignatureMismatch, of)
         })?;
         let time = match (window, late) {
             (Some(window), Some(source)) => Some(self.late_time(window, source)?),
@@ -179,34 +286,90 @@ impl Attempt<'_> {
         window.read(&context.fill(source).map_err(|problem| time_problem(&problem))?)
     }
 
-    /// The first active secret under which one of the signatures is good.
+    /// Whether the digest that the signature covers is the body's. The signature is checked after it, in any case.
+    fn body_digest(&self, context: Context<'_>) -> Result<(), Rejection> {
+        let Some((of, encoding)) = &self.proof.body_digest else { return Ok(()) };
+        let text = context.fill(of).map_err(|problem| problem.of_signed_part())?;
+        let claimed = encoding.decode(&text).unwrap_or_default();
+        if bool::from(claimed.ct_eq(&sha256(self.request.body))) {
+            return Ok(());
+        }
+        Err(Rejection::new(Reason::BodyDigestMismatch, "the digest that is signed is not that of the body received"))
+    }
+
+    /// The first active secret under which one of the signatures is good, for any form of the URL.
     fn matching(
         &self,
         candidates: &[Candidate],
         context: Context<'_>,
     ) -> Result<Option<SecretNo>, Rejection> {
-        let message = match &self.proof.message {
-            Some(template) => context.fill(template).map_err(|problem| problem.of_signed_part())?,
-            None => (&[][..]).into(),
+        let Some(template) = &self.proof.message else {
+            return Ok(self.matching_message(candidates, |_| Ok(Cow::Borrowed(&[])))?);
         };
-        let proves = |key: &Key| {
-            self.proof.reader.algorithms.iter().any(|(_, algorithm)| {
-                let mut claimed =
-                    candidates.iter().filter(|candidate| candidate.algorithm == *algorithm).peekable();
-                claimed.peek().is_some()
-                    && key
-                        .judge(*algorithm, &message)
-                        .is_some_and(|judge| claimed.any(|candidate| judge.accepts(&candidate.signature)))
-            })
+        let urls = if template.uses(&Source::Url) {
+            let urls = urls(self.request, &self.proof.urls);
+            if urls.is_empty() {
+                return Err(Problem::Missing(&Source::Url).of_signed_part());
+            }
+            urls
+        } else {
+            vec![Vec::new()]
         };
-        let secret = self.active.iter().find(|secret| secret.keys(self.scheme_no).iter().any(proves));
-        Ok(secret.map(|secret| secret.no()))
+        let holds_secret = template.uses(&Source::Secret);
+        for url in &urls {
+            let context = Context { url: Some(url), ..context };
+            let fill = |context: Context<'_>| {
+                context.fill(template).map(Cow::into_owned).map_err(|problem| problem.of_signed_part())
+            };
+            let found = if holds_secret {
+                self.matching_message(candidates, |key| {
+                    fill(Context { secret: key.shared(), ..context }).map(Cow::Owned)
+                })?
+            } else {
+                let message = context.fill(template).map_err(|problem| problem.of_signed_part())?;
+                self.matching_message(candidates, |_| Ok(Cow::Borrowed(&*message)))?
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first active secret under which one of the signatures of the message is good.
+    fn matching_message<'m>(
+        &self,
+        candidates: &[Candidate],
+        message: impl Fn(&Key) -> Result<Cow<'m, [u8]>, Rejection>,
+    ) -> Result<Option<SecretNo>, Rejection> {
+        for secret in self.active {
+            let name = secret.name().map(str::as_bytes);
+            for key in secret.keys(self.scheme_no) {
+                let message = message(key)?;
+                let proves = self.proof.reader.algorithms.iter().any(|(_, algorithm)| {
+                    // Where signatures name their keys, only those for this key count.
+                    let mut claimed = (candidates.iter())
+                        .filter(|claimed| claimed.algorithm == *algorithm)
+                        .filter(|claimed| claimed.name.as_deref().is_none_or(|have| Some(have) == name))
+                        .peekable();
+                    claimed.peek().is_some()
+                        && key
+                            .judge(*algorithm, &message)
+                            .is_some_and(|judge| claimed.any(|claimed| judge.accepts(&claimed.signature)))
+                });
+                if proves {
+                    return Ok(Some(secret.no()));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Every item must verify before any counts.
     fn items(&self, scheme: &Scheme, path: &Path) -> Result<Verified, Rejection> {
         let document = self.document()?;
-        let list = scheme.items.first().expect("a scheme with signatures in items has a path to them");
+        let list = (scheme.readings.first().and_then(|reading| reading.items.first()))
+            .expect("a scheme with signatures in items has a path to them");
         let items = document.items(list, EVENTS_PER_REQUEST_MAX).map_err(batch_problem)?;
         if items.is_empty() {
             return Err(Rejection::new(Reason::SignatureMissing, "the batch is empty, so nothing is signed"));

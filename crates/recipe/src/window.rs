@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use portero_types::Timestamp;
 
+use crate::schema::TimeCheck;
 use crate::template::Template;
 use crate::{Reason, Rejection};
 
@@ -19,7 +20,13 @@ pub(crate) enum Unit {
     /// A date and time (RFC 3339), any fraction of a second.
     #[serde(rename = "rfc3339")]
     Rfc3339,
+    /// Seconds or milliseconds, told apart by size: the provider has been seen to send both.
+    #[serde(rename = "auto")]
+    Auto,
 }
+
+/// From here on a number counts as milliseconds: as seconds it would be the year 5138.
+const MILLISECONDS_FROM: i64 = 100_000_000_000;
 
 /// The time that a scheme signs.
 #[derive(Clone, Debug)]
@@ -32,6 +39,8 @@ pub(crate) struct Window {
     pub(crate) past: Duration,
     /// How far ahead it may lie.
     pub(crate) future: Duration,
+    /// What happens outside.
+    pub(crate) check: TimeCheck,
 }
 
 impl Window {
@@ -43,10 +52,15 @@ impl Window {
                 digits(text).and_then(|ms| ms.checked_mul(1_000)).map(Timestamp::from_micros)
             }
             Unit::Rfc3339 => rfc3339(text),
+            Unit::Auto => digits(text).and_then(|n| {
+                let micros = if n < MILLISECONDS_FROM { 1_000_000 } else { 1_000 };
+                n.checked_mul(micros).map(Timestamp::from_micros)
+            }),
         });
         parsed.ok_or_else(|| {
             let unit = match self.unit {
                 Unit::Seconds => "whole seconds since 1970",
+                Unit::Auto => "whole seconds or milliseconds since 1970",
                 Unit::Milliseconds => "whole milliseconds since 1970",
                 Unit::Rfc3339 => "a date and time as of RFC 3339",
             };
@@ -56,6 +70,9 @@ impl Window {
 
     /// Judges a time against the window around `now`; its ends belong to it.
     pub(crate) fn judge(&self, time: Timestamp, now: Timestamp) -> Result<(), Rejection> {
+        if self.check == TimeCheck::Record {
+            return Ok(());
+        }
         if time < now.minus(self.past) {
             return Err(Rejection::new(
                 Reason::TimestampTooOld,
@@ -74,7 +91,7 @@ impl Window {
     /// Writes a time, the inverse of [`Window::read`].
     pub(crate) fn write(&self, time: Timestamp) -> String {
         match self.unit {
-            Unit::Seconds => time.as_secs().to_string(),
+            Unit::Seconds | Unit::Auto => time.as_secs().to_string(),
             Unit::Milliseconds => time.as_millis().to_string(),
             Unit::Rfc3339 => write_rfc3339(time),
         }
@@ -132,7 +149,8 @@ const fn days_of(year: i64, month: i64, day: i64) -> i64 {
     year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468
 }
 
-fn write_rfc3339(time: Timestamp) -> String {
+/// The time as RFC 3339 in UTC, with six digits of a second's fraction.
+pub(crate) fn write_rfc3339(time: Timestamp) -> String {
     let (days, rest) = (time.as_secs().div_euclid(86_400), time.as_secs().rem_euclid(86_400));
     let mut year = 1970 + days / 366;
     while days_of(year + 1, 1, 1) <= days {
@@ -154,7 +172,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn window(unit: Unit) -> Window {
-        Window { source: None, unit, past: Duration::from_secs(300), future: Duration::from_secs(60) }
+        let seconds = Duration::from_secs;
+        Window { source: None, unit, past: seconds(300), future: seconds(60), check: TimeCheck::Reject }
     }
 
     const NOW: i64 = 1_750_000_000;
@@ -181,6 +200,12 @@ mod tests {
         let millis = window(Unit::Milliseconds);
         let read = millis.read(b"1750000000").expect("digits");
         assert_eq!(millis.judge(read, now).map_err(|r| r.reason()), Err(Reason::TimestampTooOld));
+    }
+
+    #[test]
+    fn a_provider_that_sends_both_units_is_read_by_size() {
+        let read = |text: &[u8]| window(Unit::Auto).read(text).map(Timestamp::as_secs);
+        assert_eq!((read(b"1750000000"), read(b"1750000000000")), (Ok(NOW), Ok(NOW)));
     }
 
     #[test]
@@ -220,7 +245,7 @@ mod tests {
 
         #[test]
         fn no_input_makes_the_reader_panic(text in "[0-9TZ:.+ é-]{0,40}") {
-            for unit in [Unit::Seconds, Unit::Milliseconds, Unit::Rfc3339] {
+            for unit in [Unit::Seconds, Unit::Milliseconds, Unit::Rfc3339, Unit::Auto] {
                 let _ = window(unit).read(text.as_bytes());
             }
         }

@@ -6,7 +6,9 @@ use super::{NOW, Owned, SECRET, preset, secret, signed};
 
 fn answer(recipe: &Recipe, request: &Owned) -> Result<Option<Reply>, Reason> {
     let secrets = [secret(recipe, SECRET)];
-    request.with(|request| handshake(recipe, request, &secrets, NOW)).map_err(|rejection| rejection.reason())
+    (request.with(|request| handshake(recipe, request, &secrets, NOW)))
+        .map(|answer| answer.map(|answer| answer.reply))
+        .map_err(|rejection| rejection.reason())
 }
 
 #[test]

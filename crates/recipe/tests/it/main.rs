@@ -3,11 +3,13 @@
 mod batches;
 mod extraction;
 mod handshakes;
+mod keys;
 mod language;
 mod round_trip;
 mod samples;
 mod verification;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portero_recipe::{
@@ -37,7 +39,9 @@ struct Owned {
     query: String,
     headers: Vec<(String, Vec<u8>)>,
     body: Vec<u8>,
-    url: Option<String>,
+    urls: Vec<String>,
+    settings: BTreeMap<String, String>,
+    fetched: Option<Vec<u8>>,
 }
 
 impl Owned {
@@ -47,13 +51,15 @@ impl Owned {
             query: String::new(),
             headers: headers.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect(),
             body: body.to_vec(),
-            url: None,
+            urls: Vec::new(),
+            settings: BTreeMap::new(),
+            fetched: None,
         }
     }
 
     fn signed(request: SignedRequest) -> Self {
         let headers = request.headers.into_iter().map(|(name, value)| (name, value.into_bytes())).collect();
-        Self { headers, body: request.body, ..Self::post(&[], b"") }
+        Self { headers, query: request.query, body: request.body, ..Self::post(&[], b"") }
     }
 
     fn with<T>(&self, use_it: impl FnOnce(&Request<'_>) -> T) -> T {
@@ -64,7 +70,9 @@ impl Owned {
             query: &self.query,
             headers: &headers,
             body: &self.body,
-            public_url: self.url.as_deref(),
+            public_urls: &self.urls,
+            settings: &self.settings,
+            fetched: self.fetched.as_deref(),
         })
     }
 
@@ -83,8 +91,12 @@ impl Owned {
     }
 
     fn events(&self, recipe: &Recipe, text: &str) -> Result<Vec<Extracted>, Rejection> {
+        self.events_of(recipe, &[secret(recipe, text)])
+    }
+
+    fn events_of(&self, recipe: &Recipe, secrets: &[Secret]) -> Result<Vec<Extracted>, Rejection> {
         self.with(|request| {
-            let verified = verify(recipe, request, &[secret(recipe, text)], NOW)?;
+            let verified = verify(recipe, request, secrets, NOW)?;
             extract(recipe, request, &verified)
         })
     }

@@ -1,32 +1,24 @@
 //! Checking handshakes: a handshake that answers with a MAC of the caller's text must not become a signing oracle.
 
-use crate::algorithm::Algorithm;
-use crate::compile::{Checked, bounded, header, invalid, path, template};
+use std::collections::BTreeMap;
+
+use super::{Checked, bounded, characters, header, invalid, path, template};
+use crate::info::Setting;
 use crate::schema;
-use crate::scheme::{Answer, AnswerBody, Guard, Handshake, JsonTemplate};
+use crate::scheme::{Answer, AnswerBody, Guard, Handshake, JsonTemplate, Wanted};
 use crate::template::{Source, Template};
 
 /// Longest value that a guard may let through, bytes.
 const GUARD_LENGTH_MAX: usize = 256;
 
 /// Gives meaning to a handshake's data.
-pub(crate) fn handshake(at: &str, data: &schema::Handshake) -> Checked<Handshake> {
+pub(super) fn handshake(
+    at: &str,
+    data: &schema::Handshake,
+    settings: &BTreeMap<String, Setting>,
+) -> Checked<Handshake> {
     let when = &data.when;
-    if !matches!(when.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "POST") {
-        return invalid(format!("{at}.when.method"), "the method is GET, HEAD, OPTIONS or POST");
-    }
-    let looks_into_body = !when.json_equals.is_empty() || !when.json_absent.is_empty();
-    if looks_into_body && !data.verify {
-        return invalid(format!("{at}.verify"), "the body may be looked into only after verification");
-    }
-    if when.method == "POST"
-        && when.headers.is_empty()
-        && when.header_equals.is_empty()
-        && when.queries.is_empty()
-        && when.json_equals.is_empty()
-    {
-        return invalid(format!("{at}.when"), "it would answer every event; say how it is recognised");
-    }
+    recognisable(at, data)?;
     let mut headers = Vec::new();
     for name in &when.headers {
         headers.push((header(&format!("{at}.when.headers"), name)?, None));
@@ -34,15 +26,16 @@ pub(crate) fn handshake(at: &str, data: &schema::Handshake) -> Checked<Handshake
     for (name, value) in &when.header_equals {
         headers.push((header(&format!("{at}.when.header_equals"), name)?, Some(value.clone())));
     }
-    let mut json = Vec::new();
-    for (text, value) in &when.json_equals {
-        json.push((path(&format!("{at}.when.json_equals"), text)?, Some(value.clone())));
-    }
-    for text in &when.json_absent {
-        json.push((path(&format!("{at}.when.json_absent"), text)?, None));
-    }
-    bounded(&format!("{at}.when"), headers.len() + json.len() + when.queries.len(), 16)?;
-    let allowed = Allowed { verify: data.verify, computed: data.compute.is_some() };
+    let headers_absent = (when.headers_absent.iter())
+        .map(|name| header(&format!("{at}.when.headers_absent"), name))
+        .collect::<Checked<Vec<_>>>()?;
+    let json = json(at, when)?;
+    let conditions = headers.len() + headers_absent.len() + json.len() + when.queries.len();
+    bounded(&format!("{at}.when"), conditions, 16)?;
+    let allowed = Allowed {
+        body: data.verify || (data.store_secret.is_some() && !json.is_empty()),
+        computed: data.compute.is_some(),
+    };
     let guard = data.guard.as_ref().map(|data| guard(&format!("{at}.guard"), data, allowed)).transpose()?;
     let compute = match (&data.compute, &guard) {
         (None, _) => None,
@@ -54,27 +47,82 @@ pub(crate) fn handshake(at: &str, data: &schema::Handshake) -> Checked<Handshake
         }
         (Some(compute), Some(guard)) => {
             no_oracle(at, guard)?;
-            let is_mac = matches!(
-                compute.algorithm,
-                Algorithm::HmacSha1 | Algorithm::HmacSha256 | Algorithm::HmacSha512
-            );
-            if !is_mac {
+            if !compute.algorithm.is_mac() {
                 return invalid(format!("{at}.compute.algorithm"), "an HMAC is computed");
             }
             Some((compute.algorithm, compute.encoding))
         }
     };
+    let token = data.token.as_ref().map(|data| token(&format!("{at}.token"), data, settings)).transpose()?;
+    let store_secret = (data.store_secret.as_ref())
+        .map(|text| part(&format!("{at}.store_secret"), text, Allowed { computed: false, ..allowed }))
+        .transpose()?;
     let reply = answer(&format!("{at}.reply"), &data.reply, allowed)?;
     Ok(Handshake {
         method: when.method.clone(),
         headers,
+        headers_absent,
         queries: when.queries.clone(),
         json,
         verify: data.verify,
+        token,
         guard,
         compute,
+        store_secret,
         reply,
     })
+}
+
+/// A handshake must not be taken for an event, nor look into a body that is not to be trusted.
+fn recognisable(at: &str, data: &schema::Handshake) -> Checked<()> {
+    let when = &data.when;
+    if !matches!(when.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "POST") {
+        return invalid(format!("{at}.when.method"), "the method is GET, HEAD, OPTIONS or POST");
+    }
+    let compares_body = !when.json_equals.is_empty() || !when.json_absent.is_empty();
+    let looks_into_body = compares_body || !when.json_present.is_empty();
+    // What writes a secret is signed by nobody yet; the source decides whether it waits for one.
+    if (compares_body && !data.verify) || (looks_into_body && !data.verify && data.store_secret.is_none()) {
+        return invalid(format!("{at}.verify"), "the body may be looked into only after verification");
+    }
+    if when.method == "POST"
+        && when.headers.is_empty()
+        && when.header_equals.is_empty()
+        && when.queries.is_empty()
+        && when.json_equals.is_empty()
+        && when.json_present.is_empty()
+    {
+        return invalid(format!("{at}.when"), "it would answer every event; say how it is recognised");
+    }
+    Ok(())
+}
+
+fn json(at: &str, when: &schema::Match) -> Checked<Vec<(crate::path::Path, Wanted)>> {
+    let mut json = Vec::new();
+    for (text, value) in &when.json_equals {
+        json.push((path(&format!("{at}.when.json_equals"), text)?, Wanted::Equal(value.clone())));
+    }
+    for text in &when.json_present {
+        json.push((path(&format!("{at}.when.json_present"), text)?, Wanted::Present));
+    }
+    for text in &when.json_absent {
+        json.push((path(&format!("{at}.when.json_absent"), text)?, Wanted::Absent));
+    }
+    Ok(json)
+}
+
+fn token(
+    at: &str,
+    data: &schema::Token,
+    settings: &BTreeMap<String, Setting>,
+) -> Checked<(Template, Option<String>)> {
+    if let Some(name) = &data.setting
+        && !settings.contains_key(name)
+    {
+        return invalid(format!("{at}.setting"), format!("'settings' has no '{name}'"));
+    }
+    let value = part(&format!("{at}.value"), &data.value, Allowed { body: false, computed: false })?;
+    Ok((value, data.setting.clone()))
 }
 
 /// No signed message may have the guarded shape. Events are JSON, forms or have a time with punctuation in front, so
@@ -93,7 +141,8 @@ fn no_oracle(at: &str, guard: &Guard) -> Checked<()> {
 
 #[derive(Clone, Copy)]
 struct Allowed {
-    verify: bool,
+    /// Whether the body may be looked into.
+    body: bool,
     computed: bool,
 }
 
@@ -102,32 +151,10 @@ fn guard(at: &str, data: &schema::Guard, allowed: Allowed) -> Checked<Guard> {
     if data.length_min == 0 || data.length_min > data.length_max || data.length_max > GUARD_LENGTH_MAX {
         return invalid(at, format!("lengths are 1 to {GUARD_LENGTH_MAX}, the least first"));
     }
-    let Some(characters) = character_set(&data.characters) else {
-        return invalid(format!("{at}.characters"), "give characters and ranges such as 'A-Za-z0-9_-'");
+    let Some(characters) = characters::set(&data.characters) else {
+        return invalid(format!("{at}.characters"), characters::MISTAKE);
     };
     Ok(Guard { value, allowed: characters, length: data.length_min..=data.length_max })
-}
-
-/// `A-Za-z0-9_-` as a list of bytes; a `-` at either end is itself.
-fn character_set(text: &str) -> Option<Vec<u8>> {
-    let mut set = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        if !first.is_ascii_graphic() {
-            return None;
-        }
-        if let [b'-', last, after @ ..] = after {
-            if last < first || !last.is_ascii_graphic() {
-                return None;
-            }
-            set.extend(*first..=*last);
-            rest = after;
-        } else {
-            set.push(*first);
-            rest = after;
-        }
-    }
-    (!set.is_empty()).then_some(set)
 }
 
 fn answer(at: &str, data: &schema::ReplyTemplate, allowed: Allowed) -> Checked<Answer> {
@@ -172,27 +199,21 @@ fn part(at: &str, text: &str, allowed: Allowed) -> Checked<Template> {
     for value in template.values() {
         let fine = match value.source {
             Source::Header(_) | Source::Query(_) | Source::Method => true,
-            Source::Json(_) | Source::Form(_) => allowed.verify,
-            Source::Computed => allowed.computed,
-            Source::Ts | Source::Body | Source::Url | Source::Item(_) | Source::Outer(_) => false,
+            Source::Json(_) | Source::Form(_) => allowed.body,
+            Source::Computed | Source::KeyName => allowed.computed,
+            Source::Ts
+            | Source::Body
+            | Source::Url
+            | Source::FormSorted
+            | Source::Setting(_)
+            | Source::Secret
+            | Source::JsonKeyExcept(_)
+            | Source::Item(_)
+            | Source::Outer(_) => false,
         };
         if !fine {
             return invalid(at, format!("{} cannot be used here", value.source.describe()));
         }
     }
     Ok(template)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn character_sets_are_ranges_and_single_characters() {
-        assert_eq!(character_set("a-c_-").as_deref(), Some(&b"abc_-"[..]));
-        assert_eq!(character_set("c-a"), None);
-        assert_eq!(character_set(""), None);
-        assert_eq!(character_set("a b"), None);
-        assert_eq!(character_set("é"), None);
-    }
 }

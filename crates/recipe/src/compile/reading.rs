@@ -1,0 +1,91 @@
+//! Checking where events are read from.
+
+use super::{Checked, ENTRIES_MAX, bounded, invalid, path, template};
+use crate::schema;
+use crate::scheme::Reading;
+use crate::template::{Source, Template};
+
+/// The readings of a scheme; at least one.
+pub(super) fn readings(at: &str, data: &schema::Scheme) -> Checked<Vec<Reading>> {
+    let inline = schema::Reading {
+        when: None,
+        items: data.items.clone(),
+        id: data.id.clone(),
+        event_type: data.event_type.clone(),
+        entity: data.entity.clone(),
+        account: data.account.clone(),
+    };
+    if data.events.is_empty() {
+        return Ok(vec![reading(at, &inline)?]);
+    }
+    let nothing_inline = [&inline.items, &inline.id, &inline.event_type, &inline.entity, &inline.account]
+        .iter()
+        .all(|texts| texts.is_empty());
+    if !nothing_inline {
+        return invalid(format!("{at}.events"), "say where events are read from here or beside it, not both");
+    }
+    bounded(&format!("{at}.events"), data.events.len(), ENTRIES_MAX)?;
+    let last = data.events.len() - 1;
+    (data.events.iter().enumerate())
+        .map(|(n, data)| {
+            let at = format!("{at}.events[{n}]");
+            if n < last && data.when.is_none() {
+                return invalid(format!("{at}.when"), "only the last may apply always");
+            }
+            reading(&at, data)
+        })
+        .collect()
+}
+
+fn reading(at: &str, data: &schema::Reading) -> Checked<Reading> {
+    bounded(&format!("{at}.items"), data.items.len(), ENTRIES_MAX)?;
+    let items = (data.items.iter().enumerate())
+        .map(|(n, text)| path(&format!("{at}.items[{n}]"), text))
+        .collect::<Checked<Vec<_>>>()?;
+    if let Some(n) = items.iter().position(|path| path.stars() == 0) {
+        return invalid(format!("{at}.items[{n}]"), "the path to the elements of a batch needs a '*'");
+    }
+    let has_items = !items.is_empty();
+    let fields = |name: &str, texts: &[String]| extraction(&format!("{at}.{name}"), texts, has_items);
+    Ok(Reading {
+        when: data.when.as_deref().map(|text| path(&format!("{at}.when"), text)).transpose()?,
+        id: fields("id", &data.id)?,
+        event_type: fields("type", &data.event_type)?,
+        entity: fields("entity", &data.entity)?,
+        account: fields("account", &data.account)?,
+        items,
+    })
+}
+
+fn extraction(at: &str, texts: &[String], has_items: bool) -> Checked<Vec<Template>> {
+    bounded(at, texts.len(), ENTRIES_MAX)?;
+    (texts.iter().enumerate())
+        .map(|(n, text)| {
+            let at = format!("{at}[{n}]");
+            let template = template(&at, text)?;
+            for value in template.values() {
+                let allowed = match value.source {
+                    Source::Header(_)
+                    | Source::Query(_)
+                    | Source::Form(_)
+                    | Source::Json(_)
+                    | Source::JsonKeyExcept(_) => true,
+                    Source::Item(_) | Source::Outer(_) => has_items,
+                    Source::Ts
+                    | Source::Body
+                    | Source::Method
+                    | Source::Url
+                    | Source::FormSorted
+                    | Source::Setting(_)
+                    | Source::Secret
+                    | Source::Computed
+                    | Source::KeyName => false,
+                };
+                if !allowed {
+                    return invalid(at, format!("{} is of no use here", value.source.describe()));
+                }
+            }
+            Ok(template)
+        })
+        .collect()
+}

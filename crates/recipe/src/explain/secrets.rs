@@ -1,0 +1,71 @@
+//! The source's secrets: which are active, which fit, which match.
+
+use portero_types::Timestamp;
+use portero_types::limits::ACTIVE_SECRETS_MAX;
+
+use super::steps::{Steps, count};
+use super::{Outcome, is_good};
+use crate::{Reason, Recipe, Request, Secret, verify};
+
+/// Says how many there are in each state.
+pub(super) fn describe(scheme: usize, secrets: &[Secret], now: Timestamp, steps: &mut Steps) {
+    let states = |wanted: &str| secrets.iter().filter(|secret| state(secret, now) == wanted).count();
+    let (active, planned, ended) = (states("active"), states("planned"), states("ended"));
+    let text = format!("{active} active, {planned} planned, {ended} ended");
+    let fitting =
+        secrets.iter().filter(|secret| secret.is_active(now) && !secret.keys(scheme).is_empty()).count();
+    if active == 0 {
+        steps.failed("secrets", text);
+    } else if fitting == 0 {
+        steps.failed("secrets", format!("{text}; none has the form that this way of signing needs"));
+    } else if fitting > ACTIVE_SECRETS_MAX {
+        steps.noted("secrets", format!("{text}; only the first {ACTIVE_SECRETS_MAX} are tried"));
+    } else {
+        steps.passed("secrets", text);
+    }
+}
+
+/// Tries each secret alone.
+pub(super) fn compare(
+    recipe: &Recipe,
+    scheme: usize,
+    request: &Request<'_>,
+    secrets: &[Secret],
+    now: Timestamp,
+    steps: &mut Steps,
+) {
+    let mut tried = 0;
+    let is_accepted = verify(recipe, request, secrets, now).is_ok();
+    for secret in secrets {
+        let state = state(secret, now);
+        let (outcome, detail) = if state != "active" {
+            (Outcome::Noted, format!("{state}: not tried"))
+        } else if secret.keys(scheme).is_empty() {
+            (Outcome::Noted, "active: not of the form that this way of signing needs".to_owned())
+        } else if tried == ACTIVE_SECRETS_MAX {
+            (Outcome::Noted, format!("active: not tried, {} come before it", count(tried, "secret")))
+        } else {
+            tried += 1;
+            let alone = verify(recipe, request, std::slice::from_ref(secret), now);
+            match alone {
+                result if is_good(&result) => (Outcome::Passed, "active: its key matches".to_owned()),
+                Err(rejection) if rejection.reason() == Reason::SignatureMismatch => {
+                    let outcome = if is_accepted { Outcome::Noted } else { Outcome::Failed };
+                    (outcome, "active: its key does not match".to_owned())
+                }
+                _ => (Outcome::Noted, "active: nothing to compare with".to_owned()),
+            }
+        };
+        steps.of_secret(secret.no(), outcome, detail);
+    }
+}
+
+fn state(secret: &Secret, now: Timestamp) -> &'static str {
+    if secret.is_active(now) {
+        "active"
+    } else if now < secret.not_before() {
+        "planned"
+    } else {
+        "ended"
+    }
+}

@@ -1,0 +1,60 @@
+//! The tables at the top of the page.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{Provider, scheme, words};
+
+const HEADER: &str = "\
+| provider | preset | proves | signed time | event id | ordering key | answer within | sent again for | proven |
+|---|---|---|---|---|---|---|---|---|
+";
+
+/// A row for each provider.
+pub(super) fn table(providers: &[Provider]) -> String {
+    let rows = providers.iter().map(|provider| {
+        let cells = [
+            provider.anchor(),
+            words::code(provider.name),
+            of_each_scheme(provider, |scheme| scheme::proves(scheme).to_owned()),
+            of_each_scheme(provider, scheme::window),
+            first_places(provider, "id").unwrap_or_else(|| "derived".to_owned()),
+            first_places(provider, "entity").unwrap_or_else(|| "none".to_owned()),
+            span(provider, "answer_within_ms", words::span_ms),
+            span(provider, "redelivery_s", words::span_s),
+            if provider.recipe["unproven"] == true { "no" } else { "yes" }.to_owned(),
+        ];
+        format!("| {} |\n", cells.join(" | "))
+    });
+    HEADER.to_owned() + &rows.collect::<String>()
+}
+
+/// What differs between a provider's schemes is said for each.
+fn of_each_scheme(provider: &Provider, say: impl Fn(&Value) -> String) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for words in provider.schemes().iter().map(say) {
+        if !said.contains(&words) {
+            said.push(words);
+        }
+    }
+    words::listed(&said, "or")
+}
+
+/// The first template of each way to read an event.
+fn first_places(provider: &Provider, field: &str) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    let first = |reading: &Value| Some(words::place(words::texts(&reading[field]).first()?));
+    let found: Vec<String> = provider
+        .schemes()
+        .iter()
+        .flat_map(scheme::readings)
+        .filter_map(first)
+        .filter(|words| seen.insert(words.clone()))
+        .collect();
+    (!found.is_empty()).then(|| words::listed(&found, "or"))
+}
+
+fn span(provider: &Provider, field: &str, say: impl Fn(u64) -> String) -> String {
+    provider.recipe[field].as_u64().map_or_else(|| "not said".to_owned(), say)
+}
