@@ -18,7 +18,8 @@ use portero_types::{SecretNo, Timestamp};
 use self::steps::{Steps, count};
 use crate::scheme::{Check, Scheme};
 use crate::{
-    Extracted, Fetch, Reason, Recipe, Rejection, Request, Secret, Verified, extract, fetch_needed, handshake, verify,
+    Extracted, Fetch, Reason, Recipe, Rejection, Request, Secret, Verified, extract, fetch_needed, handshake,
+    verify,
 };
 
 /// What became of a request, and why.
@@ -196,7 +197,10 @@ fn handshakes(
         (Ok(Some(answer)), Verdict::Handshake { status, stores_secret }) => {
             let body = count(answer.reply.body.len(), "byte");
             let brings = if *stores_secret { "; it brings the source's secret" } else { "" };
-            steps.passed("handshake", format!("answered at once with {status} and {body}, not stored{brings}"));
+            steps.passed(
+                "handshake",
+                format!("answered at once with {status} and {body}, not stored{brings}"),
+            );
         }
         (Err(rejection), _) if verified.as_ref().err() != Some(rejection) => {
             steps.failed("handshake", rejection.detail());
@@ -246,7 +250,8 @@ impl Explained<'_> {
                 self.secrets(steps);
             }
         }
-        let mismatch = self.verified.as_ref().is_err_and(|rejection| rejection.reason() == Reason::SignatureMismatch);
+        let mismatch =
+            self.verified.as_ref().is_err_and(|rejection| rejection.reason() == Reason::SignatureMismatch);
         if mismatch {
             hints::give(self.recipe, self.no, self.request, self.secrets, self.now, steps);
         }
