@@ -201,19 +201,33 @@ impl Recipe {
 mod tests {
     use super::*;
 
+    /// What a preset should say and does not.
+    fn unsaid(name: &str, json: &str) -> Vec<String> {
+        let recipe = Recipe::from_json(json).expect("compiles");
+        let info = recipe.info();
+        let sentence = |text: &str| text.ends_with('.');
+        let says = [
+            ("title", !info.title.is_empty()),
+            ("about", sentence(&info.about)),
+            ("links", name == "custom" || !info.links.is_empty()),
+            ("links", info.links.iter().all(|link| link.starts_with("https://"))),
+            ("category", info.category.is_some()),
+            ("evidence", sentence(&info.evidence)),
+            ("setup", !info.setup.is_empty()),
+            ("secret_about", !recipe.needs_secret() || sentence(&info.secret_about)),
+            ("sample", recipe.sample.is_some()),
+        ];
+        says.iter().filter(|(_, said)| !said).map(|(field, _)| format!("{name}: {field}")).collect()
+    }
+
     #[test]
     fn every_preset_compiles_and_says_what_it_is() {
-        for (name, json) in SOURCES {
-            let recipe = Recipe::from_json(json).unwrap_or_else(|error| panic!("{name}: {error}"));
-            let info = recipe.info();
-            assert!(!info.title.is_empty() && info.about.ends_with('.'), "{name}: title, about");
-            assert!(info.links.iter().all(|link| link.starts_with("https://")), "{name}: links");
-            assert!(*name == "custom" || !info.links.is_empty(), "{name}: links");
-            assert!(info.category.is_some(), "{name}: category");
-            assert!(info.evidence.ends_with('.'), "{name}: evidence");
-            assert!(!info.setup.is_empty(), "{name}: setup");
-            assert!(!recipe.needs_secret() || info.secret_about.ends_with('.'), "{name}: secret_about");
-        }
+        let mistakes: Vec<_> = (SOURCES.iter())
+            .filter_map(|(name, json)| Recipe::from_json(json).err().map(|error| format!("{name}: {error}")))
+            .collect();
+        assert!(mistakes.is_empty(), "{mistakes:#?}");
+        let silent: Vec<_> = SOURCES.iter().flat_map(|(name, json)| unsaid(name, json)).collect();
+        assert!(silent.is_empty(), "{silent:#?}");
         assert!(Recipe::preset("nobody").is_none());
     }
 }

@@ -81,6 +81,13 @@ pub(crate) struct Reading {
     pub(crate) account: Vec<Template>,
 }
 
+impl Reading {
+    /// All its templates.
+    pub(crate) fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.id.iter().chain(&self.event_type).chain(&self.entity).chain(&self.account)
+    }
+}
+
 /// How a scheme is verified by what its data says.
 #[derive(Clone, Debug)]
 pub(crate) struct Proof {

@@ -14,7 +14,7 @@ use crate::info::{Info, Setting};
 use crate::path::Path;
 use crate::recipe::{InvalidRecipe, Recipe};
 use crate::schema::{self, Strength};
-use crate::scheme::{Place, Scheme};
+use crate::scheme::{Place, Reading, Scheme};
 use crate::template::{Source, Template, header_name};
 use crate::{Reply, sample};
 
@@ -53,6 +53,9 @@ pub(crate) fn compile(data: schema::Document) -> Checked<Recipe> {
         strong_enough(&at, scheme.strength, data.weakest)?;
         for template in scheme.proof().iter().flat_map(|proof| &proof.message) {
             known_settings(&format!("{at}.message"), template, &settings)?;
+        }
+        for template in scheme.readings.iter().flat_map(Reading::templates) {
+            known_settings(&at, template, &settings)?;
         }
         if data.document.is_some() && scheme.readings.iter().any(|reading| !reading.items.is_empty()) {
             return invalid(format!("{at}.items"), "batches inside another document are not supported");

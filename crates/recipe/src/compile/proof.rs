@@ -85,11 +85,18 @@ fn proof(
 ) -> Checked<Proof> {
     let uses = |algorithm| algorithms.iter().any(|(_, have)| *have == algorithm);
     let is_token = algorithms.iter().any(|(_, algorithm)| algorithm.is_token());
-    let Some(signature) = &data.signature else {
-        return invalid(format!("{at}.signature"), "say where the signature is");
+    let (place, list) = match &data.signature {
+        Some(signature) => {
+            let at = format!("{at}.signature");
+            (place(&at, signature, readings)?, list(&at, signature)?)
+        }
+        // RFC 7617, section 2.
+        None if uses(Algorithm::Basic) => (
+            Place::Headers(vec!["authorization".to_owned()]),
+            List::Plain { prefix: "Basic ".to_owned(), separator: None },
+        ),
+        None => return invalid(format!("{at}.signature"), "say where the signature is"),
     };
-    let place = place(&format!("{at}.signature"), signature, readings)?;
-    let list = list(&format!("{at}.signature"), signature)?;
     if matches!(list, List::Standard) == data.algorithms.is_empty() {
         return invalid(
             format!("{at}.algorithms"),

@@ -68,6 +68,7 @@ fn extraction(at: &str, texts: &[String], has_items: bool) -> Checked<Vec<Templa
                     Source::Header(_)
                     | Source::Query(_)
                     | Source::Form(_)
+                    | Source::Setting(_)
                     | Source::Json(_)
                     | Source::JsonKeyExcept(_) => true,
                     Source::Item(_) | Source::Outer(_) => has_items,
@@ -76,7 +77,6 @@ fn extraction(at: &str, texts: &[String], has_items: bool) -> Checked<Vec<Templa
                     | Source::Method
                     | Source::Url
                     | Source::FormSorted
-                    | Source::Setting(_)
                     | Source::Secret
                     | Source::Computed
                     | Source::KeyName => false,
