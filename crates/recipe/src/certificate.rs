@@ -256,6 +256,7 @@ impl PrivateKey {
     }
 
     /// The public key that belongs to it.
+    #[cfg(test)]
     pub(crate) fn public(&self) -> PublicKey {
         match self {
             Self::Rsa(key) => PublicKey::Rsa(Box::new(key.to_public_key())),
@@ -314,5 +315,7 @@ fn base64_lines(text: &str) -> Option<Vec<u8>> {
     LENIENT.decode(packed.as_slice()).ok().filter(|bytes| !bytes.is_empty())
 }
 
+#[cfg(test)]
+pub(crate) mod fixtures;
 #[cfg(test)]
 mod tests;
