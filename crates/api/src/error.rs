@@ -16,6 +16,11 @@ pub(crate) fn not_found(name: &str) -> Status {
     Status::not_found(format!("{name} does not exist"))
 }
 
+/// A source whose recipe this version does not know or cannot read.
+pub(crate) fn unusable_recipe() -> Status {
+    Status::failed_precondition("the source's recipe cannot be used by this version")
+}
+
 /// A store's error as a caller sees it. The driver's words are logged here, once, and never sent.
 pub(crate) fn from_store(error: &portero_store::Error) -> Status {
     let message = error.to_string();

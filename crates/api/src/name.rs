@@ -1,6 +1,6 @@
 //! Resource names (AIP-122): `tenants/{tenant}/sources/{source}/secrets/{secret}` and `subscriptions/{subscription}`.
 
-use portero_types::{SecretId, SourceId, SubscriptionId, TenantId};
+use portero_types::{RequestId, SecretId, SourceId, SubscriptionId, TenantId};
 use tonic::Status;
 
 use crate::error::invalid;
@@ -45,6 +45,17 @@ pub(crate) fn source(name: &str, field: &str) -> Result<(TenantId, SourceId), St
 pub(crate) fn secret(name: &str, field: &str) -> Result<(TenantId, SourceId, SecretId), Status> {
     let parts = segments(name, field, &["tenants", "sources", "secrets"])?;
     Ok((id(parts[0], field)?, id(parts[1], field)?, id(parts[2], field)?))
+}
+
+/// `tenants/{tenant}/sources/{source}/rejections/{rejection}`.
+pub(crate) fn rejection(name: &str, field: &str) -> Result<(TenantId, SourceId, RequestId), Status> {
+    let parts = segments(name, field, &["tenants", "sources", "rejections"])?;
+    Ok((id(parts[0], field)?, id(parts[1], field)?, id(parts[2], field)?))
+}
+
+/// `presets/{preset}`.
+pub(crate) fn preset<'a>(name: &'a str, field: &str) -> Result<&'a str, Status> {
+    Ok(segments(name, field, &["presets"])?[0])
 }
 
 /// `subscriptions/{subscription}`.

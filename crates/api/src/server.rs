@@ -28,6 +28,8 @@ const CONCURRENT_STREAMS_MAX: u32 = 64;
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 const DECODE_BYTES_MAX: usize = 1 << 20;
+/// An uploaded request of the largest size fits.
+const ADMIN_DECODE_BYTES_MAX: usize = (1 << 20) + (1 << 18);
 const ENCODE_BYTES_MAX: usize = (1 << 20) + (1 << 18);
 
 /// Which services are served.
@@ -107,7 +109,7 @@ impl Api {
             let service =
                 Admin::new(config.store, config.directory, keyring, gate, config.clock, config.entropy);
             AdminServiceServer::new(service)
-                .max_decoding_message_size(DECODE_BYTES_MAX)
+                .max_decoding_message_size(ADMIN_DECODE_BYTES_MAX)
                 .max_encoding_message_size(ENCODE_BYTES_MAX)
         });
         if subscriber.is_some() {

@@ -34,12 +34,18 @@ pub enum Action<'a> {
     ListTenants,
     /// `AdminService.DeleteTenant`.
     DeleteTenant(&'a TenantId),
+    /// `AdminService.ListPresets`. Presets are the same for everybody.
+    ListPresets,
+    /// `AdminService.GetPreset`.
+    GetPreset,
     /// `AdminService.CreateSource` in a tenant.
     CreateSource(&'a TenantId),
     /// `AdminService.GetSource` of a tenant.
     GetSource(&'a TenantId),
     /// `AdminService.ListSources` of a tenant.
     ListSources(&'a TenantId),
+    /// `AdminService.UpdateSource` of a tenant.
+    UpdateSource(&'a TenantId),
     /// `AdminService.DeleteSource` of a tenant.
     DeleteSource(&'a TenantId),
     /// `AdminService.CreateSecret` in a tenant's source.
@@ -50,6 +56,12 @@ pub enum Action<'a> {
     ListSecrets(&'a TenantId),
     /// `AdminService.DeleteSecret` of a tenant's source.
     DeleteSecret(&'a TenantId),
+    /// `AdminService.ListRejections` of a tenant's source.
+    ListRejections(&'a TenantId),
+    /// `AdminService.GetRejection` of a tenant's source.
+    GetRejection(&'a TenantId),
+    /// `AdminService.ExplainRequest` of a tenant's source.
+    ExplainRequest(&'a TenantId),
     /// `AdminService.CreateSubscription`.
     CreateSubscription(SubscriptionRef<'a>),
     /// `AdminService.GetSubscription`.
@@ -78,14 +90,20 @@ impl Action<'_> {
             Self::GetTenant(_) => "GetTenant",
             Self::ListTenants => "ListTenants",
             Self::DeleteTenant(_) => "DeleteTenant",
+            Self::ListPresets => "ListPresets",
+            Self::GetPreset => "GetPreset",
             Self::CreateSource(_) => "CreateSource",
             Self::GetSource(_) => "GetSource",
             Self::ListSources(_) => "ListSources",
+            Self::UpdateSource(_) => "UpdateSource",
             Self::DeleteSource(_) => "DeleteSource",
             Self::CreateSecret(_) => "CreateSecret",
             Self::GetSecret(_) => "GetSecret",
             Self::ListSecrets(_) => "ListSecrets",
             Self::DeleteSecret(_) => "DeleteSecret",
+            Self::ListRejections(_) => "ListRejections",
+            Self::GetRejection(_) => "GetRejection",
+            Self::ExplainRequest(_) => "ExplainRequest",
             Self::CreateSubscription(_) => "CreateSubscription",
             Self::GetSubscription(_) => "GetSubscription",
             Self::ListSubscriptions => "ListSubscriptions",
@@ -107,11 +125,15 @@ pub fn allows(caller: &Caller, action: Action<'_>) -> bool {
         | Action::CreateSource(tenant)
         | Action::GetSource(tenant)
         | Action::ListSources(tenant)
+        | Action::UpdateSource(tenant)
         | Action::DeleteSource(tenant)
         | Action::CreateSecret(tenant)
         | Action::GetSecret(tenant)
         | Action::ListSecrets(tenant)
         | Action::DeleteSecret(tenant)
+        | Action::ListRejections(tenant)
+        | Action::GetRejection(tenant)
+        | Action::ExplainRequest(tenant)
         | Action::GetReceipt(tenant) => is_admin_of(caller, tenant),
         Action::CreateSubscription(subscription)
         | Action::GetSubscription(subscription)
@@ -121,6 +143,7 @@ pub fn allows(caller: &Caller, action: Action<'_>) -> bool {
             SubscriptionScope::Tenant(tenant) => is_admin_of(caller, tenant),
         },
         Action::ListSubscriptions => is_admin(caller),
+        Action::ListPresets | Action::GetPreset => true,
         Action::Subscribe(subscription) | Action::Settle(subscription) => consumes(caller, subscription),
     }
 }
@@ -191,17 +214,23 @@ mod tests {
             (Action::DeleteTenant(&acme), "yes no no no"),
             (Action::DeleteTenant(&evil), "yes no no no"),
             (Action::ListSubscriptions, "yes yes no no"),
+            (Action::ListPresets, "yes yes yes yes"),
+            (Action::GetPreset, "yes yes yes yes"),
         ];
-        let by_tenant: [fn(_) -> _; 10] = [
+        let by_tenant: [fn(_) -> _; 14] = [
             Action::GetTenant,
             Action::CreateSource,
             Action::GetSource,
             Action::ListSources,
+            Action::UpdateSource,
             Action::DeleteSource,
             Action::CreateSecret,
             Action::GetSecret,
             Action::ListSecrets,
             Action::DeleteSecret,
+            Action::ListRejections,
+            Action::GetRejection,
+            Action::ExplainRequest,
             Action::GetReceipt,
         ];
         for action in by_tenant {

@@ -15,4 +15,4 @@ pub mod testing;
 mod tests;
 
 pub use follow::{Directory, DirectoryConfig, Error, Follower};
-pub use snapshot::{Fault, Snapshot, Source, Verification};
+pub use snapshot::{Fault, Snapshot, Source, Verification, open_secret};

@@ -169,6 +169,12 @@ impl Source {
         self.origin.secrets.iter().find(|secret| secret.no == no).map(|secret| &secret.id)
     }
 
+    /// Whether it was made with the recipe of this row.
+    #[must_use]
+    pub fn has_recipe_of(&self, row: &portero_store::Source) -> bool {
+        (&self.origin.source.preset, &self.origin.source.recipe) == (&row.preset, &row.recipe)
+    }
+
     fn build(origin: Origin, keyring: &Keyring) -> Self {
         let row = &origin.source;
         let verification = Verification::build(&origin, keyring);
@@ -205,13 +211,17 @@ impl Verification {
         let secrets = origin
             .secrets
             .iter()
-            .map(|secret| open(secret, row, &recipe, keyring))
+            .map(|secret| open_secret(secret, row, &recipe, keyring))
             .collect::<Result<_, _>>()?;
         Ok(Self { recipe, secrets })
     }
 }
 
-fn open(
+/// Opens a source's secret and reads it as the recipe wants it.
+///
+/// # Errors
+/// [`Fault::SecretSealed`] or [`Fault::SecretInvalid`].
+pub fn open_secret(
     secret: &portero_store::Secret,
     source: &portero_store::Source,
     recipe: &Recipe,

@@ -1,8 +1,12 @@
-//! `AdminService`: tenants, sources, secrets, subscriptions.
+//! `AdminService`: tenants, sources, secrets, rejections, subscriptions, receipts.
 
+mod explain;
+mod presets;
 mod receipts;
+mod rejections;
 mod secrets;
 mod service;
+mod source_form;
 mod sources;
 mod subscriptions;
 mod tenants;
@@ -16,6 +20,7 @@ use portero_directory::Directory;
 use portero_keyring::Keyring;
 use portero_store::DynStore;
 use portero_types::{Clock, Timestamp};
+use tokio::sync::Semaphore;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
@@ -30,7 +35,12 @@ pub(crate) struct Admin {
     gate: Gate,
     clock: Arc<dyn Clock>,
     entropy: Entropy,
+    /// Explanations under way.
+    explaining: Semaphore,
 }
+
+/// Most explanations at once: each may take a processor for a while.
+const EXPLAINING_MAX: usize = 2;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -43,7 +53,8 @@ impl Admin {
         clock: Arc<dyn Clock>,
         entropy: Entropy,
     ) -> Self {
-        Self { store, directory, keyring, gate, clock, entropy }
+        let explaining = Semaphore::new(EXPLAINING_MAX);
+        Self { store, directory, keyring, gate, clock, entropy, explaining }
     }
 
     fn now(&self) -> Timestamp {

@@ -12,7 +12,7 @@ use portero_types::{Redacted, SecretId, SourceId, TenantId, Timestamp};
 use tonic::{Request, Response, Status};
 
 use super::{Admin, Answer, split};
-use crate::error::{from_store, invalid, not_found};
+use crate::error::{from_store, invalid, not_found, unusable_recipe};
 use crate::{name, page, time};
 
 const OVERLAP_MAX: Duration = Duration::from_secs(90 * 86_400);
@@ -104,18 +104,14 @@ impl Admin {
     ) -> Result<Arc<Recipe>, Status> {
         let row = self.store.source(tenant, source).await.map_err(|error| from_store(&error))?;
         let row = row.ok_or_else(|| not_found(parent))?;
-        let recipe = if row.preset.is_empty() {
-            Recipe::from_json(&row.recipe).ok().map(Arc::new)
-        } else {
-            Recipe::preset(&row.preset)
-        };
-        recipe
-            .ok_or_else(|| Status::failed_precondition("the source's recipe cannot be used by this version"))
+        self.compiled(&row).ok_or_else(unusable_recipe)
     }
 
     fn value(&self, recipe: &Recipe, given: String) -> Result<(Redacted<String>, bool), Status> {
         if given.is_empty() {
-            return Ok((Redacted::new(generate_secret(recipe, (self.entropy)())), true));
+            let made = generate_secret(recipe, (self.entropy)())
+                .ok_or_else(|| invalid("value", "must be given: the provider makes this recipe's secrets"))?;
+            return Ok((Redacted::new(made), true));
         }
         let given = Redacted::new(given);
         let cleaned = clean_secret(recipe, given.expose_secret());

@@ -30,6 +30,17 @@ impl AdminService for Admin {
         self.do_delete_tenant(request).await
     }
 
+    async fn list_presets(
+        &self,
+        request: Request<v1::ListPresetsRequest>,
+    ) -> Answer<v1::ListPresetsResponse> {
+        self.do_list_presets(request).await
+    }
+
+    async fn get_preset(&self, request: Request<v1::GetPresetRequest>) -> Answer<v1::Preset> {
+        self.do_get_preset(request).await
+    }
+
     async fn create_source(&self, request: Request<v1::CreateSourceRequest>) -> Answer<v1::Source> {
         self.do_create_source(request).await
     }
@@ -43,6 +54,10 @@ impl AdminService for Admin {
         request: Request<v1::ListSourcesRequest>,
     ) -> Answer<v1::ListSourcesResponse> {
         self.do_list_sources(request).await
+    }
+
+    async fn update_source(&self, request: Request<v1::UpdateSourceRequest>) -> Answer<v1::Source> {
+        self.do_update_source(request).await
     }
 
     async fn delete_source(
@@ -72,6 +87,21 @@ impl AdminService for Admin {
         request: Request<v1::DeleteSecretRequest>,
     ) -> Answer<v1::DeleteSecretResponse> {
         self.do_delete_secret(request).await
+    }
+
+    async fn list_rejections(
+        &self,
+        request: Request<v1::ListRejectionsRequest>,
+    ) -> Answer<v1::ListRejectionsResponse> {
+        self.do_list_rejections(request).await
+    }
+
+    async fn get_rejection(&self, request: Request<v1::GetRejectionRequest>) -> Answer<v1::Rejection> {
+        self.do_get_rejection(request).await
+    }
+
+    async fn explain_request(&self, request: Request<v1::ExplainRequestRequest>) -> Answer<v1::Explanation> {
+        self.do_explain_request(request).await
     }
 
     async fn create_subscription(

@@ -1,21 +1,23 @@
 //! Sources.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use portero_auth::Action;
+use portero_directory::open_secret;
 use portero_proto::v1;
-use portero_proto::v1::source::Verification;
 use portero_recipe::Recipe;
-use portero_store::NewSource;
+use portero_store::{NewSource, SourceUpdate};
 use portero_types::{IngestKey, ProviderName, SourceId, TenantId};
 use tonic::{Request, Response, Status};
 
+use super::source_form::{self, Chosen};
 use super::{Admin, Answer, split};
-use crate::error::{from_store, invalid, not_found};
-use crate::{name, page, time};
+use crate::error::{from_store, invalid, not_found, unusable_recipe};
+use crate::{name, page};
 
-const RECIPE_BYTES_MAX: usize = 64 * 1024;
-const URL_BYTES_MAX: usize = 2_048;
+/// Most secrets that are looked at when a source's recipe changes.
+const SECRETS_MAX: u32 = 1_000;
 
 impl Admin {
     pub(super) async fn do_create_source(
@@ -25,30 +27,76 @@ impl Admin {
         let (metadata, message) = split(request);
         let tenant = name::tenant(&message.parent, "parent")?;
         self.check(&metadata, Action::CreateSource(&tenant)).await?;
+        let now = self.now();
         let id: SourceId = name::id(&message.source_id, "source_id")?;
         let wanted = message.source.unwrap_or_default();
-        let (preset, recipe) = verification(wanted.verification)?;
-        let provider = provider(&wanted.provider, &preset, &id)?;
-        if !wanted.public_url.is_empty() && !is_url(&wanted.public_url) {
-            return Err(invalid("source.public_url", "must be an http or https URL of at most 2048 bytes"));
-        }
+        let chosen = Chosen::from_proto(wanted.verification)?;
+        let provider = provider(&wanted.provider, &chosen.preset, &id)?;
+        source_form::check_urls(&wanted.public_urls)?;
+        let settings: BTreeMap<_, _> = wanted.settings.into_iter().collect();
+        source_form::check_settings(&chosen.recipe, &settings)?;
+        let wait = match &wanted.secret_window {
+            Some(window) => source_form::wait(&chosen.recipe, window, now)?,
+            None => chosen.recipe.writes_secret().then(|| now.plus(source_form::SECRET_WINDOW)),
+        };
         let mut key = [0_u8; 16];
         key.copy_from_slice(&(self.entropy)()[..16]);
         let source = NewSource {
             tenant,
             id,
             provider,
-            preset,
-            recipe,
+            preset: chosen.preset,
+            recipe: chosen.json,
             ingest_key: IngestKey::from_bytes(key),
-            public_urls: Some(wanted.public_url).filter(|url| !url.is_empty()).into_iter().collect(),
-            settings: BTreeMap::new(),
-            secret_expected_until: None,
-            created_at: self.now(),
+            public_urls: wanted.public_urls,
+            settings,
+            secret_expected_until: wait,
+            created_at: now,
         };
         let source = self.store.create_source(source).await.map_err(|error| from_store(&error))?;
         self.changed().await;
-        Ok(Response::new(to_proto(&source)))
+        Ok(Response::new(source_form::to_proto(&source, Some(&chosen.recipe))))
+    }
+
+    pub(super) async fn do_update_source(
+        &self,
+        request: Request<v1::UpdateSourceRequest>,
+    ) -> Answer<v1::Source> {
+        let (metadata, message) = split(request);
+        let wanted = message.source.unwrap_or_default();
+        let (tenant, id) = name::source(&wanted.name, "source.name")?;
+        self.check(&metadata, Action::UpdateSource(&tenant)).await?;
+        let mask = Mask::from_proto(message.update_mask)?;
+        let row = self.store.source(&tenant, &id).await.map_err(|error| from_store(&error))?;
+        let row = row.ok_or_else(|| not_found(&wanted.name))?;
+        let mut update = SourceUpdate::new(tenant, id);
+        let recipe = if mask.verification {
+            let chosen = Chosen::from_proto(wanted.verification)?;
+            self.require_fitting_secrets(&row, &chosen.recipe).await?;
+            (update.preset, update.recipe) = (Some(chosen.preset), Some(chosen.json));
+            chosen.recipe
+        } else {
+            self.compiled(&row).ok_or_else(unusable_recipe)?
+        };
+        if mask.public_urls {
+            source_form::check_urls(&wanted.public_urls)?;
+            update.public_urls = Some(wanted.public_urls);
+        }
+        if mask.settings {
+            update.settings = Some(wanted.settings.into_iter().collect());
+        }
+        // A new recipe must know the settings that stay.
+        source_form::check_settings(&recipe, update.settings.as_ref().unwrap_or(&row.settings))?;
+        if mask.secret_window {
+            let window = wanted.secret_window.unwrap_or_default();
+            update.secret_expected_until = Some(source_form::wait(&recipe, &window, self.now())?);
+        } else if !recipe.writes_secret() {
+            update.secret_expected_until = Some(None);
+        }
+        let source = self.store.update_source(update).await.map_err(|error| from_store(&error))?;
+        self.changed().await;
+        tracing::info!(tenant.id = %source.tenant, source.id = %source.id, "a source was changed");
+        Ok(Response::new(source_form::to_proto(&source, Some(&recipe))))
     }
 
     pub(super) async fn do_get_source(&self, request: Request<v1::GetSourceRequest>) -> Answer<v1::Source> {
@@ -56,7 +104,8 @@ impl Admin {
         let (tenant, id) = name::source(&message.name, "name")?;
         self.check(&metadata, Action::GetSource(&tenant)).await?;
         let source = self.store.source(&tenant, &id).await.map_err(|error| from_store(&error))?;
-        Ok(Response::new(to_proto(&source.ok_or_else(|| not_found(&message.name))?)))
+        let source = source.ok_or_else(|| not_found(&message.name))?;
+        Ok(Response::new(source_form::to_proto(&source, self.compiled(&source).as_deref())))
     }
 
     pub(super) async fn do_list_sources(
@@ -71,7 +120,11 @@ impl Admin {
             self.store.sources(&tenant, after.as_ref(), size).await.map_err(|error| from_store(&error))?;
         Ok(Response::new(v1::ListSourcesResponse {
             next_page_token: page::next(&page, |source| source.id.to_string()),
-            sources: page.items.iter().map(to_proto).collect(),
+            sources: page
+                .items
+                .iter()
+                .map(|source| source_form::to_proto(source, self.compiled(source).as_deref()))
+                .collect(),
         }))
     }
 
@@ -106,27 +159,67 @@ impl Admin {
             Some(_) => Err(Status::failed_precondition("a subscription of the platform names this source")),
         }
     }
+
+    /// A source's recipe, without compiling it again where this gateway has done so.
+    pub(super) fn compiled(&self, row: &portero_store::Source) -> Option<Arc<Recipe>> {
+        if !row.preset.is_empty() {
+            return Recipe::preset(&row.preset);
+        }
+        let known = self.directory.snapshot().source_by_no(row.no).cloned();
+        let known = known.filter(|source| source.has_recipe_of(row));
+        match known.as_deref().map(|source| &source.verification) {
+            Some(Ok(verification)) => Some(Arc::clone(&verification.recipe)),
+            Some(Err(_)) | None => Recipe::from_json(&row.recipe).ok().map(Arc::new),
+        }
+    }
+
+    /// One secret of another form would disable the source.
+    async fn require_fitting_secrets(
+        &self,
+        row: &portero_store::Source,
+        recipe: &Recipe,
+    ) -> Result<(), Status> {
+        let page = self.store.secrets(&row.tenant, &row.id, None, SECRETS_MAX).await;
+        for secret in page.map_err(|error| from_store(&error))?.items {
+            if open_secret(&secret, row, recipe, &self.keyring).is_err() {
+                return Err(Status::failed_precondition(format!(
+                    "the secret {} does not have the form that this recipe needs, or cannot be opened: delete it first",
+                    secret.id
+                )));
+            }
+        }
+        Ok(())
+    }
 }
 
-/// The preset's name or the custom recipe, one of them empty.
-fn verification(wanted: Option<Verification>) -> Result<(String, String), Status> {
-    match wanted {
-        Some(Verification::Preset(preset)) => {
-            if Recipe::preset(&preset).is_none() {
-                let known: Vec<&str> = Recipe::presets().map(|preset| preset.name).collect();
-                return Err(invalid("source.preset", format!("must be one of: {}", known.join(", "))));
-            }
-            Ok((preset, String::new()))
+/// What a change names.
+#[derive(Default)]
+struct Mask {
+    verification: bool,
+    public_urls: bool,
+    settings: bool,
+    secret_window: bool,
+}
+
+impl Mask {
+    fn from_proto(mask: Option<prost_types::FieldMask>) -> Result<Self, Status> {
+        const RULE: &str =
+            "must name what changes: preset or recipe_json, public_urls, settings, secret_window";
+        let paths = mask.unwrap_or_default().paths;
+        if paths.is_empty() {
+            return Err(invalid("update_mask", RULE));
         }
-        Some(Verification::RecipeJson(recipe)) => {
-            if recipe.len() > RECIPE_BYTES_MAX {
-                return Err(invalid("source.recipe_json", "must be at most 64 KiB"));
+        let mut named = Self::default();
+        for path in &paths {
+            match path.as_str() {
+                "preset" | "recipe_json" => named.verification = true,
+                "public_urls" => named.public_urls = true,
+                "settings" => named.settings = true,
+                "secret_window" => named.secret_window = true,
+                _ => return Err(invalid("update_mask", RULE)),
             }
-            Recipe::from_json(&recipe)
-                .map_err(|error| invalid("source.recipe_json", format!("cannot be used: {error}")))?;
-            Ok((String::new(), recipe))
         }
-        None => Err(invalid("source.verification", "must be given: a preset's name, or a recipe in JSON")),
+        Ok(named)
     }
 }
 
@@ -137,26 +230,4 @@ fn provider(wanted: &str, preset: &str, id: &SourceId) -> Result<ProviderName, S
         (wanted, _) => wanted,
     };
     name::id(text, "source.provider")
-}
-
-fn is_url(text: &str) -> bool {
-    text.len() <= URL_BYTES_MAX
-        && (text.starts_with("https://") || text.starts_with("http://"))
-        && text.parse::<tonic::codegen::http::Uri>().is_ok_and(|uri| uri.host().is_some())
-}
-
-fn to_proto(source: &portero_store::Source) -> v1::Source {
-    let verification = if source.preset.is_empty() {
-        Verification::RecipeJson(source.recipe.clone())
-    } else {
-        Verification::Preset(source.preset.clone())
-    };
-    v1::Source {
-        name: format!("tenants/{}/sources/{}", source.tenant, source.id),
-        verification: Some(verification),
-        provider: source.provider.to_string(),
-        public_url: source.public_urls.first().cloned().unwrap_or_default(),
-        ingest_path: format!("/in/{}", source.ingest_key),
-        create_time: Some(time::to_proto(source.created_at)),
-    }
 }
