@@ -56,7 +56,8 @@ fn by_contentful() -> [Owned; 2] {
 
 /// The same with a header signed by us.
 fn by_us(request: &Owned) -> Owned {
-    let signing = |request: &Request<'_>| sign(&Signing { request, secret: SECRET, now: NOW }).expect("signed");
+    let signing =
+        |request: &Request<'_>| sign(&Signing { request, secret: SECRET, now: NOW }).expect("signed");
     let mut signed = request.clone();
     for (name, value) in request.with(signing) {
         signed.set(&name, &value);
@@ -69,7 +70,10 @@ fn what_contentfuls_own_package_signs_verifies() {
     for request in by_contentful() {
         assert_eq!(request.verify(&contentful(), &[SECRET], NOW), Ok(Some(1)));
         assert_eq!(request.verify(&contentful(), &["another-secret-0123", SECRET], NOW), Ok(Some(2)));
-        assert_eq!(request.refused(&contentful(), &["another-secret-0123"], NOW), Some(Reason::SignatureMismatch));
+        assert_eq!(
+            request.refused(&contentful(), &["another-secret-0123"], NOW),
+            Some(Reason::SignatureMismatch)
+        );
     }
 }
 
@@ -96,7 +100,11 @@ fn everything_that_is_signed_counts() {
             let mut changed = good.clone();
             let value = good.header(name).trim();
             changed.set(name, &format!("{}{}", &value[..value.len() - 1], '9'));
-            assert_eq!(changed.refused(&contentful(), &[SECRET], NOW), Some(Reason::SignatureMismatch), "{name}");
+            assert_eq!(
+                changed.refused(&contentful(), &[SECRET], NOW),
+                Some(Reason::SignatureMismatch),
+                "{name}"
+            );
         }
         let mut changed = good.clone();
         changed.query.push_str("&c=3");
@@ -159,7 +167,11 @@ fn headers_that_are_missing_repeated_or_unreadable_are_told_apart() {
         let [mut request, _] = by_contentful();
         let value = request.header(name).to_owned();
         request.headers.push((name.to_owned(), value));
-        assert_eq!(request.refused(&contentful(), &[SECRET], NOW), Some(Reason::SignatureDuplicated), "{name}");
+        assert_eq!(
+            request.refused(&contentful(), &[SECRET], NOW),
+            Some(Reason::SignatureDuplicated),
+            "{name}"
+        );
         request.headers.retain(|(have, _)| have != name);
         assert_eq!(request.refused(&contentful(), &[SECRET], NOW), Some(reason), "{name}");
     }

@@ -103,7 +103,11 @@ fn a_changed_body_or_token_is_refused() {
     for byte in 0..BODY.len() {
         let mut request = good();
         request.body[byte] ^= 1;
-        assert_eq!(request.refused(&plaid(), &[SECRET], NOW), Some(Reason::BodyDigestMismatch), "byte {byte}");
+        assert_eq!(
+            request.refused(&plaid(), &[SECRET], NOW),
+            Some(Reason::BodyDigestMismatch),
+            "byte {byte}"
+        );
     }
     let token = good().header("plaid-verification").to_owned();
     for byte in 0..token.len() {
@@ -149,7 +153,11 @@ fn only_the_key_that_was_asked_for_counts_and_only_until_it_ends() {
         ("expired_at", "never".into()),
     ] {
         request.fetched = Some(answer(&[(name, value.clone())]));
-        assert_eq!(request.refused(&plaid(), &[SECRET], NOW), Some(Reason::FetchedKeyInvalid), "{name}: {value}");
+        assert_eq!(
+            request.refused(&plaid(), &[SECRET], NOW),
+            Some(Reason::FetchedKeyInvalid),
+            "{name}: {value}"
+        );
     }
     for bad in [None, Some(&b""[..]), Some(b"{}"), Some(b"<html>"), Some(b"[]")] {
         request.fetched = bad.map(<[u8]>::to_vec);
