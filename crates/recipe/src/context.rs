@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::algorithm::sha256;
 use crate::form::{self, Field};
 use crate::json::{Document, Lookup, Scalar};
-use crate::template::{Part, Source, Template, Value};
+use crate::template::{Filter, Part, Source, Template, Value};
 use crate::{Anomaly, Reason, Rejection, Request};
 
 /// What values are taken from.
@@ -124,6 +125,14 @@ impl<'c> Context<'c> {
 
     /// The first template of a list that gives a text that is not empty.
     pub(crate) fn first_text(&self, templates: &[Template]) -> Result<Option<String>, Anomaly> {
+        Ok(self.first(templates)?.map(|(text, _)| text))
+    }
+
+    /// The same, and which template that was.
+    pub(crate) fn first<'t>(
+        &self,
+        templates: &'t [Template],
+    ) -> Result<Option<(String, &'t Template)>, Anomaly> {
         for template in templates {
             let bytes = match self.fill(template) {
                 Ok(bytes) => bytes,
@@ -135,7 +144,7 @@ impl<'c> Context<'c> {
                 return Err(Anomaly::Nul);
             }
             if !text.is_empty() {
-                return Ok(Some(text.to_owned()));
+                return Ok(Some((text.to_owned(), template)));
             }
         }
         Ok(None)
@@ -148,7 +157,11 @@ impl<'c> Context<'c> {
             Ok(None) => return Err(Problem::Missing(&value.source)),
             Err(anomaly) => return Err(Problem::Anomaly(&value.source, anomaly)),
         };
-        Ok(if value.lower { Cow::Owned(found.to_ascii_lowercase()) } else { found })
+        Ok(match value.filter {
+            Filter::None => found,
+            Filter::Lower => Cow::Owned(found.to_ascii_lowercase()),
+            Filter::Sha256 => Cow::Owned(hex::encode(sha256(&found)).into_bytes()),
+        })
     }
 
     fn source(&self, source: &Source) -> Result<Option<Cow<'c, [u8]>>, Anomaly> {

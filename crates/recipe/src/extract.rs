@@ -91,17 +91,16 @@ pub fn extract(
     let items = verified.items();
     let fits = items.iter().all(|(item, _)| item.at.end <= request.body.len());
     if !items.is_empty() && fits && body.document.is_some() {
-        return Ok(items.iter().map(|(item, secret)| reader.event(Some(item), Some(*secret))).collect());
+        return Ok(items
+            .iter()
+            .map(|(item, secret)| reader.event(Some(item), item.at.clone(), Some(*secret)))
+            .collect());
     }
     let Some(items) = batch(reading, body.document.as_ref())? else {
-        return Ok(vec![reader.event(None, verified.secret())]);
+        return Ok(vec![reader.event(None, 0..request.body.len(), verified.secret())]);
     };
-    let mut events: Vec<_> =
-        items.iter().map(|item| reader.event(Some(item), verified.secret())).collect();
-    if body.recoded {
-        in_received_bytes(&mut events, body.document.as_ref(), request.body);
-    }
-    Ok(events)
+    let places = body.places(&items);
+    Ok((items.iter().zip(places)).map(|(item, at)| reader.event(Some(item), at, verified.secret())).collect())
 }
 
 /// Where events of a body of this shape are read from.
@@ -113,24 +112,6 @@ fn reading<'s>(scheme: &'s Scheme, document: Option<&Document<'_>>) -> &'s Readi
     };
     let last = scheme.readings.last().expect("a scheme has a reading");
     scheme.readings.iter().find(applies).unwrap_or(last)
-}
-
-/// Moves the places of events, which are places in a text of UTF-8, to those in the bytes of ISO-8859-1 as received:
-/// each character beyond ASCII is one byte longer there. Items come in order, so one pass does.
-fn in_received_bytes(events: &mut [Extracted], document: Option<&Document<'_>>, body: &[u8]) {
-    let Some(document) = document else { return };
-    let (mut at, mut extra) = (0, 0);
-    let mut moved = |to: usize| {
-        extra += document.continuations(at..to);
-        at = to;
-        to - extra
-    };
-    for event in events {
-        event.body = moved(event.body.start)..moved(event.body.end);
-        if event.id_derived && event.id_anomaly.is_none() {
-            event.event_id = digest(body.get(event.body.clone()).unwrap_or_default());
-        }
-    }
 }
 
 /// A verified body, read.
@@ -162,6 +143,20 @@ impl<'a> Readable<'a> {
         }
         let document = recipe.document.as_ref().and_then(|wrapped| unwrap(wrapped, body));
         Self { document, form: Some(body), recoded: false }
+    }
+
+    /// Where items are in the body as received. In a text of UTF-8 made from ISO-8859-1 each character beyond ASCII is one
+    /// byte longer than there. Items come in order, so one pass does.
+    fn places(&self, items: &[Item]) -> Vec<Range<usize>> {
+        let (mut at, mut extra) = (0, 0);
+        let mut received = |to: usize| {
+            if let (true, Some(document)) = (self.recoded, &self.document) {
+                extra += document.continuations(at..to);
+                at = to;
+            }
+            to - extra
+        };
+        items.iter().map(|item| received(item.at.start)..received(item.at.end)).collect()
     }
 
     /// Only this document, or nothing of a body that may not be looked into.
@@ -222,7 +217,8 @@ struct EventReader<'a> {
 }
 
 impl EventReader<'_> {
-    fn event(&self, item: Option<&Item>, secret: Option<SecretNo>) -> Extracted {
+    /// `bytes` is where the event is in the body as received.
+    fn event(&self, item: Option<&Item>, bytes: Range<usize>, secret: Option<SecretNo>) -> Extracted {
         let context = Context {
             document: self.body.document.as_ref(),
             form: self.body.form,
@@ -230,18 +226,17 @@ impl EventReader<'_> {
             outer: item.map(|item| &item.outer),
             ..Context::unverified(self.request)
         };
-        let bytes = item.map_or(0..self.request.body.len(), |item| item.at.clone());
         let account = context.first_text(&self.reading.account);
         let id = match (&account, self.recipe.id_scope) {
             // An id means nothing without the account that scopes it.
             (Err(anomaly), IdScope::Account) => Err(*anomaly),
-            _ => context.first_text(&self.reading.id),
+            _ => context.first(&self.reading.id),
         };
         let (event_id, id_derived, id_anomaly) = match id {
-            Ok(Some(id)) if id.len() > EVENT_ID_BYTES_MAX => {
+            Ok(Some((id, _))) if id.len() > EVENT_ID_BYTES_MAX => {
                 (digest(id.as_bytes()), true, Some(Anomaly::TooLong))
             }
-            Ok(Some(id)) => (id, false, None),
+            Ok(Some((id, template))) => (id, template.derives(), None),
             Ok(None) => (self.derived(&bytes), true, None),
             Err(anomaly) => (self.derived(&bytes), true, Some(anomaly)),
         };

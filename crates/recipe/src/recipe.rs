@@ -69,7 +69,8 @@ const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/presets.rs"
 
 static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
     let load = |(name, json): &(&'static str, &'static str)| {
-        let recipe = Recipe::from_json(json).expect("a test compiles every preset");
+        let recipe = Recipe::from_json(json)
+            .unwrap_or_else(|error| panic!("the preset {name}, which a test compiles: {error}"));
         Preset { name, json, recipe: Arc::new(recipe) }
     };
     SOURCES.iter().map(load).collect()

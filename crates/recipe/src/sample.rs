@@ -3,6 +3,7 @@
 use portero_types::Timestamp;
 use serde_json::Value;
 
+use crate::encoding::Encoding;
 use crate::window::write_rfc3339;
 use crate::{Recipe, form, schema};
 
@@ -32,18 +33,21 @@ pub fn sample(recipe: &Recipe, id: &str, entity: Option<&str>, now: Timestamp) -
     let fill = Fill { id, entity, now };
     let mut headers: Vec<_> =
         sample.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), fill.text(value))).collect();
-    let (content_type, body) = match (&sample.json, &sample.form) {
-        (_, Some(fields)) => {
-            let pair = |(name, value): (&String, &String)| {
-                format!("{}={}", form::encode(name), form::encode(&fill.text(value)))
-            };
-            let body = fields.iter().map(pair).collect::<Vec<_>>().join("&");
-            ("application/x-www-form-urlencoded", body.into_bytes())
-        }
-        (json, None) => {
-            let json = json.as_ref().map(|json| fill.value(json));
-            ("application/json", json.map_or_else(Vec::new, |json| json.to_string().into_bytes()))
-        }
+    let mut fields: Vec<(String, String)> = (sample.form.iter().flatten())
+        .map(|(name, value)| (name.clone(), fill.text(value)))
+        .collect();
+    if let (Some(text), Some(document)) = (&sample.wrapped, &recipe.document) {
+        let text = fill.text(text);
+        let text = if document.base64 { Encoding::Base64.encode(text.as_bytes()) } else { text };
+        fields.push((document.form.clone().unwrap_or_default(), text));
+    }
+    let (content_type, body) = if fields.is_empty() {
+        let json = sample.json.as_ref().map(|json| fill.value(json));
+        ("application/json", json.map_or_else(Vec::new, |json| json.to_string().into_bytes()))
+    } else {
+        let pair = |(name, value): &(String, String)| format!("{}={}", form::encode(name), form::encode(value));
+        let body = fields.iter().map(pair).collect::<Vec<_>>().join("&");
+        ("application/x-www-form-urlencoded", body.into_bytes())
     };
     if headers.iter().all(|(name, _)| name != "content-type") {
         headers.insert(0, ("content-type".to_owned(), content_type.to_owned()));
@@ -59,8 +63,8 @@ pub fn sample(recipe: &Recipe, id: &str, entity: Option<&str>, now: Timestamp) -
 
 /// What is wrong with a sample, if anything.
 pub(crate) fn check(sample: &schema::Sample) -> Result<(), String> {
-    if sample.json.is_some() && sample.form.is_some() {
-        return Err("give 'json' or 'form'".to_owned());
+    if sample.json.is_some() && (sample.form.is_some() || sample.wrapped.is_some()) {
+        return Err("give 'json', or 'form' and 'wrapped'".to_owned());
     }
     for (name, value) in &sample.headers {
         crate::template::header_name(name)?;

@@ -2,7 +2,7 @@
 //!
 //! `{ts}` signed time as sent · `{body}` · `{method}` · `{url}` · `{secret}` · `{header:name}` · `{query:name}` ·
 //! `{form:name}` · `{form-sorted}` · `{setting:name}` · `{json:path}` · `{json-key-except:a,b}` · `{item:path}` (the batch's
-//! element) · `{outer:path}` (what is around its list) · `{computed}` and `{key-name}` (handshakes) · `{name?:…}` empty when missing · `{…|lower}` in lower case · `[…]` left out when something in it is
+//! element) · `{outer:path}` (what is around its list) · `{computed}` and `{key-name}` (handshakes) · `{name?:…}` empty when missing · `{…|lower}` in lower case · `{…|sha256}` its digest · `[…]` left out when something in it is
 //! missing · `\` in front of `{ } [ ] \` for the character itself.
 
 use crate::path::Path;
@@ -35,8 +35,19 @@ pub(crate) struct Value {
     pub(crate) source: Source,
     /// Whether it counts as empty when it is missing.
     pub(crate) optional: bool,
-    /// Whether it is turned into lower case (ASCII).
-    pub(crate) lower: bool,
+    /// What is done with it.
+    pub(crate) filter: Filter,
+}
+
+/// What is done with a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filter {
+    /// Nothing.
+    None,
+    /// It is turned into lower case (ASCII).
+    Lower,
+    /// Its SHA-256 stands for it, in hexadecimal.
+    Sha256,
 }
 
 /// Where a value is.
@@ -101,6 +112,11 @@ impl Template {
         let mut values = Vec::new();
         collect(&self.parts, &mut values);
         values
+    }
+
+    /// Whether a digest takes part, so that the text is derived rather than sent.
+    pub(crate) fn derives(&self) -> bool {
+        self.values().iter().any(|value| value.filter == Filter::Sha256)
     }
 
     /// Whether any value has this source.
@@ -187,9 +203,10 @@ impl Parser<'_> {
     fn value(&mut self) -> Result<Value, String> {
         let (inside, rest) = self.rest.split_once('}').ok_or("a value is not closed by '}'")?;
         self.rest = rest;
-        let (inside, lower) = match inside.split_once('|') {
-            None => (inside, false),
-            Some((inside, "lower")) => (inside, true),
+        let (inside, filter) = match inside.split_once('|') {
+            None => (inside, Filter::None),
+            Some((inside, "lower")) => (inside, Filter::Lower),
+            Some((inside, "sha256")) => (inside, Filter::Sha256),
             Some((_, filter)) => return Err(format!("no filter is called '{filter}'")),
         };
         let (kind, name) = inside.split_once(':').map_or((inside, None), |(kind, name)| (kind, Some(name)));
@@ -216,7 +233,7 @@ impl Parser<'_> {
             ("outer", Some(path)) => Source::Outer(Path::parse(path)?),
             _ => return Err(format!("no value is called '{inside}'")),
         };
-        Ok(Value { source, optional, lower })
+        Ok(Value { source, optional, filter })
     }
 }
 
@@ -244,18 +261,18 @@ mod tests {
     #[test]
     fn templates_read_as_documented() {
         let template = Template::parse("v0:{ts}[.{json?:a.b|lower}]\\[{header:X-A}").expect("valid");
-        let value = |source, optional, lower| Part::Value(Value { source, optional, lower });
+        let value = |source, optional, filter| Part::Value(Value { source, optional, filter });
         assert_eq!(
             template.parts,
             [
                 Part::Literal("v0:".into()),
-                value(Source::Ts, false, false),
+                value(Source::Ts, false, Filter::None),
                 Part::Group(vec![
                     Part::Literal(".".into()),
-                    value(Source::Json(Path::parse("a.b").expect("valid")), true, true),
+                    value(Source::Json(Path::parse("a.b").expect("valid")), true, Filter::Lower),
                 ]),
                 Part::Literal("[".into()),
-                value(Source::Header("x-a".into()), false, false),
+                value(Source::Header("x-a".into()), false, Filter::None),
             ]
         );
     }

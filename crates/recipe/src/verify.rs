@@ -14,7 +14,7 @@ use crate::json::{BatchError, Document, Item};
 use crate::path::Path;
 use crate::scheme::{Check, Place, Proof, Scheme};
 use crate::signature_list::{Candidate, Parsed};
-use crate::template::{Part, Source, Template, Value};
+use crate::template::{Filter, Part, Source, Template, Value};
 use crate::url_form::urls;
 use crate::verifier::Input;
 use crate::{Anomaly, Fetch, Reason, Recipe, Rejection, Request, Secret};
@@ -344,9 +344,11 @@ impl Attempt<'_> {
     ) -> Result<Option<SecretNo>, Rejection> {
         for secret in self.active {
             let name = secret.name().map(str::as_bytes);
-            for key in secret.keys(self.scheme_no) {
+            let algorithms = &self.proof.reader.algorithms;
+            let fits = |key: &&Key| algorithms.iter().any(|(_, algorithm)| key.fits(*algorithm));
+            for key in secret.keys(self.scheme_no).iter().filter(fits) {
                 let message = message(key)?;
-                let proves = self.proof.reader.algorithms.iter().any(|(_, algorithm)| {
+                let proves = algorithms.iter().any(|(_, algorithm)| {
                     // Where signatures name their keys, only those for this key count.
                     let mut claimed = (candidates.iter())
                         .filter(|claimed| claimed.algorithm == *algorithm)
@@ -424,7 +426,7 @@ impl Attempt<'_> {
 impl Template {
     /// A template that is one value.
     fn of(source: Source) -> Self {
-        Self { parts: vec![Part::Value(Value { source, optional: false, lower: false })] }
+        Self { parts: vec![Part::Value(Value { source, optional: false, filter: Filter::None })] }
     }
 }
 

@@ -159,6 +159,8 @@ pub(crate) struct Sample {
     pub(crate) json: Option<serde_json::Value>,
     /// The body as a form.
     pub(crate) form: Option<BTreeMap<String, String>>,
+    /// The text that the recipe's `document` wraps.
+    pub(crate) wrapped: Option<String>,
 }
 
 /// The templates of the entity, as written, each once.

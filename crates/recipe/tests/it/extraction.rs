@@ -212,3 +212,19 @@ fn kept_headers_are_lower_case_and_hold_no_credential() {
     let request = Owned::post(&[("x-sig", "0badc0de")], b"word");
     assert!(!request.with(|request| format!("{request:?}")).contains("0badc0de"));
 }
+
+#[test]
+fn a_latin_1_body_is_verified_as_sent_and_decoded_only_to_be_read() {
+    let recipe = Recipe::from_json(
+        r#"{"version":1,"schemes":[{"signature":{"header":"x-sig"},"algorithm":"hmac-sha256","keys":["text"],"message":"{body}","items":["list.*"],"entity":["{item:name}"]}]}"#,
+    )
+    .expect("valid");
+    let body = b"{\"list\":[{\"name\":\"caf\xE9\"},{\"name\":\"\xFC\xE4\"}]}";
+    let mut request = signed(&recipe, body);
+    request.headers.push(("content-type".to_owned(), b"application/json; charset=ISO-8859-1".to_vec()));
+    let events = request.events(&recipe, SECRET).expect("verified");
+    let entities: Vec<_> = events.iter().map(|event| event.entity.as_deref()).collect();
+    assert_eq!(entities, [Some("café"), Some("üä")]);
+    let bytes: Vec<_> = events.iter().map(|event| &request.body[event.body.clone()]).collect();
+    assert_eq!(bytes, [&b"{\"name\":\"caf\xE9\"}"[..], b"{\"name\":\"\xFC\xE4\"}"]);
+}

@@ -2,9 +2,12 @@
 
 mod batches;
 mod extraction;
+mod generated;
 mod handshakes;
+mod kept_file;
 mod keys;
 mod language;
+mod providers_page;
 mod round_trip;
 mod samples;
 mod verification;

@@ -33,6 +33,14 @@ impl Sample {
         vec![Secret::new(&self.preset.recipe, SecretNo(1), text, Timestamp::EPOCH, None).expect("usable")]
     }
 
+    /// What the edge says: a refused handshake is refused, although it may be signed like an event.
+    fn verdict(&self) -> Result<Option<i64>, Reason> {
+        let recipe = &self.preset.recipe;
+        (self.request.with(|request| handshake(recipe, request, &self.secrets(), NOW)))
+            .map_err(|rejection| rejection.reason())?;
+        self.verify_at(NOW)
+    }
+
     fn verify_at(&self, now: Timestamp) -> Result<Option<i64>, Reason> {
         self.request.verify_at(&self.preset.recipe, &self.secrets(), now)
     }
@@ -72,6 +80,10 @@ fn sample(line: &str) -> Sample {
     if let Some(id) = sample["expect"]["webhook_id"].as_str() {
         settings.insert("webhook_id".to_owned(), id.to_owned());
     }
+    if provider == "aws-sns" {
+        let topic = "arn:aws:sns:us-east-1:123456789012:T";
+        settings.entry("topic_arn".to_owned()).or_insert_with(|| topic.to_owned());
+    }
     let is_fetched = !preset.recipe.needs_secret();
     let fetched = sample["fetched"].as_str().map(str::to_owned).or_else(|| is_fetched.then(|| text("secret")));
     let request = Owned {
@@ -108,7 +120,7 @@ fn every_sample_gets_its_verdict() {
     let samples = samples();
     assert!(samples.len() >= 78, "{}", samples.len());
     for sample in samples.iter().filter(|sample| !sample.is_handshake()) {
-        let verdict = sample.verify_at(NOW);
+        let verdict = sample.verdict();
         assert_eq!(verdict.is_ok(), is_accepted(&sample.expect), "{}: {verdict:?}", sample.name);
         if sample.expect["reason"] == "timestamp" {
             assert!(verdict.is_err_and(|reason| reason.code().starts_with("TIMESTAMP")), "{}", sample.name);
@@ -119,10 +131,14 @@ fn every_sample_gets_its_verdict() {
 #[test]
 fn a_preset_without_a_sample_says_that_it_is_unproven() {
     let proven: BTreeSet<_> = accepted_events().iter().map(|sample| sample.preset.name).collect();
+    let mut silent = Vec::new();
     for preset in Recipe::presets() {
         let is_proven = proven.contains(preset.name) || matches!(preset.name, "custom");
-        assert!(is_proven || preset.recipe.info().unproven, "{} has no sample", preset.name);
+        if !is_proven && !preset.recipe.info().unproven {
+            silent.push(preset.name);
+        }
     }
+    assert!(silent.is_empty(), "these have no sample: {silent:?}");
 }
 
 #[test]
@@ -233,7 +249,11 @@ fn no_accepted_sample_survives_a_changed_byte_of_what_is_signed() {
             .with(|request| verify(recipe, request, &sample.secrets(), NOW))
             .expect("an accepted sample");
         let whole = recipe.strength_of(&verified) == Strength::Body;
-        let places: Vec<usize> = if whole {
+        let places: Vec<usize> = if whole && sample.preset.name == "braintree" {
+            // Signatures for other keys stand in the body too, and count for nothing.
+            let payload = body.windows(10).position(|have| have == b"bt_payload").expect("there");
+            (payload..body.len()).step_by(7).collect()
+        } else if whole {
             (0..body.len()).step_by(7).collect()
         } else {
             let find = |part: &Vec<u8>| body.windows(part.len()).position(|have| have == part.as_slice());
@@ -250,7 +270,9 @@ fn no_accepted_sample_survives_a_changed_byte_of_what_is_signed() {
 
 #[test]
 fn no_accepted_sample_verifies_under_another_secret() {
-    for sample in accepted_events().iter().filter(|sample| sample.preset.recipe.needs_secret()) {
+    // Where the key is fetched, the secret only opens the way to it.
+    let by_secret = |sample: &&Sample| sample.preset.recipe.needs_secret() && sample.request.fetched.is_none();
+    for sample in accepted_events().iter().filter(by_secret) {
         let others = other_secrets(&sample.secret);
         let mut tried = 0;
         for other in others {
@@ -281,11 +303,12 @@ fn other_secrets(secret: &str) -> Vec<String> {
 
 #[test]
 fn no_sample_with_a_signed_time_is_accepted_outside_its_window() {
-    let day = Duration::from_secs(24 * 3600);
+    // Longer than any window may be.
+    let days = Duration::from_secs(8 * 24 * 3600);
     let mut seen = 0;
     for sample in accepted_events() {
         let is_timed = sample.preset.json.contains("\"time\": {") && !sample.preset.json.contains("\"record\"");
-        let verdicts = [NOW.plus(day), NOW.minus(day)].map(|now| sample.verify_at(now));
+        let verdicts = [NOW.plus(days), NOW.minus(days)].map(|now| sample.verify_at(now));
         // Presets with several schemes may sign the time in some of them only.
         let is_mixed = matches!(sample.preset.name, "gitlab" | "http-signatures");
         if is_timed && !is_mixed {
