@@ -18,6 +18,9 @@ mod encoding;
 mod explain;
 mod extract;
 mod form;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz_entry;
 mod handshake;
 mod info;
 mod json;

@@ -6,7 +6,7 @@
 mod readers;
 mod requests;
 
-pub use readers::{forms, json, signatures, times};
+pub use readers::{forms, json, signatures, times, xml};
 pub use requests::{recipes, requests};
 
 #[cfg(test)]
@@ -45,6 +45,11 @@ mod tests {
     #[test]
     fn kept_json_is_read() {
         replay("json", super::json);
+    }
+
+    #[test]
+    fn kept_xml_is_read() {
+        replay("xml", super::xml);
     }
 
     #[test]

@@ -22,7 +22,9 @@ pub fn signatures(data: &[u8]) {
     let encoding = if how & 1 == 0 { Encoding::Hex } else { Encoding::Base64 };
     let list = list(*form);
     let algorithms = match list {
-        List::Standard => vec![("v1".to_owned(), Algorithm::HmacSha256), ("v1a".to_owned(), Algorithm::Ed25519)],
+        List::Standard => {
+            vec![("v1".to_owned(), Algorithm::HmacSha256), ("v1a".to_owned(), Algorithm::Ed25519)]
+        }
         _ => vec![(String::new(), algorithm)],
     };
     let reader = Reader { list, algorithms, encoding };
@@ -65,7 +67,8 @@ pub fn times(data: &[u8]) {
     let Some((unit, text)) = data.split_first() else { return };
     let unit = [Unit::Seconds, Unit::Milliseconds, Unit::Rfc3339, Unit::Auto][usize::from(unit % 4)];
     let seconds = Duration::from_secs;
-    let window = Window { source: None, unit, past: seconds(300), future: seconds(60), check: TimeCheck::Reject };
+    let window =
+        Window { source: None, unit, past: seconds(300), future: seconds(60), check: TimeCheck::Reject };
     let Ok(time) = window.read(text) else { return };
     let judged = window.judge(time, Timestamp::from_secs(1_750_000_000));
     let off = time.as_micros() - 1_750_000_000_000_000;
@@ -124,6 +127,13 @@ pub fn json(data: &[u8]) {
             (_, scalar) => assert_eq!(scalar, Scalar::None),
         }
     }
+}
+
+/// Reads XML as if it were JSON.
+pub fn xml(data: &[u8]) {
+    let Some(json) = crate::xml::to_json(data) else { return };
+    serde_json::from_slice::<serde_json::Value>(&json).expect("what comes out is JSON");
+    Document::parse(json.into(), usize::MAX).expect("and our reader takes it");
 }
 
 /// At most how deep brackets nest: those within strings count too.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use portero_types::{SecretNo, Timestamp};
 
 use crate::{
-    Recipe, Request, Secret, SignOptions, SignedRequest, explain, extract, fetch_needed, follow_up, generate_secret,
-    handshake, sign, verify,
+    Recipe, Request, Secret, SignOptions, SignedRequest, explain, extract, fetch_needed, follow_up,
+    generate_secret, handshake, sign, verify,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_750_000_000);
@@ -40,7 +40,9 @@ pub fn requests(data: &[u8]) {
     let mut word = || words.next().unwrap_or_default().to_owned();
     let (name, how) = (word(), word());
     let by_number = || Recipe::presets().nth(usize::from(*data.first()?) % Recipe::presets().count());
-    let Some(preset) = Recipe::presets().find(|preset| preset.name == name).or_else(by_number) else { return };
+    let Some(preset) = Recipe::presets().find(|preset| preset.name == name).or_else(by_number) else {
+        return;
+    };
     let mut parts = Parts { method: word(), query: word(), body: body.to_vec(), ..Parts::default() };
     for line in lines {
         parts.line(line);
@@ -93,7 +95,8 @@ impl Parts {
 
     /// The same, signed as far as it can be.
     fn signed(&self, recipe: &Recipe, scheme: Option<usize>) -> Option<Self> {
-        let text = |value: &'static str| move |found: Option<String>| found.unwrap_or_else(|| value.to_owned());
+        let text =
+            |value: &'static str| move |found: Option<String>| found.unwrap_or_else(|| value.to_owned());
         let of = |name: &str| self.settings.get(name).cloned();
         let headers: Vec<(String, String)> = (self.headers.iter())
             .map(|(name, value)| (name.clone(), String::from_utf8_lossy(value).into_owned()))

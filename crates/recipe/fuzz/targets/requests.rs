@@ -1,0 +1,4 @@
+//! See `portero_recipe::fuzz_entry::requests`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| portero_recipe::fuzz_entry::requests(data));
