@@ -12,5 +12,9 @@ pub(crate) fn kept_file(path: &str, text: &str) {
     }
     let kept = std::fs::read_to_string(&file).unwrap_or_default();
     let differs = kept.lines().zip(text.lines()).position(|(kept, made)| kept != made);
-    assert!(kept == text, "{path} is stale from line {}: run the test again with UPDATE=1", differs.map_or(0, |n| n + 1));
+    assert!(
+        kept == text,
+        "{path} is stale from line {}: run the test again with UPDATE=1",
+        differs.map_or(0, |n| n + 1)
+    );
 }

@@ -91,7 +91,8 @@ impl Sent {
             settings: &self.settings,
             ..Request::new("POST", &self.query, &headers, &self.body)
         };
-        let secret = Secret::new(&recipe, SecretNo(7), secret, Timestamp::EPOCH, None).expect("a usable secret");
+        let secret =
+            Secret::new(&recipe, SecretNo(7), secret, Timestamp::EPOCH, None).expect("a usable secret");
         verify(&recipe, &request, &[secret], now)
             .map(|verified| verified.secret())
             .map_err(|rejection| rejection.reason())
@@ -180,7 +181,12 @@ fn bent(made: &Made, good: &Sent, at: Index, bit: u32) -> Vec<(&'static str, Sen
 fn is_case(made: &Made, good: &Sent, sent: &Sent) -> bool {
     let scheme = &made.recipe["schemes"][0];
     let is_hex = scheme["encoding"] == "hex" && !made.is_token;
-    is_hex && good.headers.iter().zip(&sent.headers).all(|((_, good), (_, bent))| good.eq_ignore_ascii_case(bent))
+    is_hex
+        && good
+            .headers
+            .iter()
+            .zip(&sent.headers)
+            .all(|((_, good), (_, bent))| good.eq_ignore_ascii_case(bent))
 }
 
 proptest! {

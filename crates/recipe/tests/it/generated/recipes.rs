@@ -77,17 +77,43 @@ pub(super) fn recipes() -> impl Strategy<Value = Made> {
         3 => select(&["ed25519", "ecdsa-p256-sha256", "rsa-sha256"][..]),
     ];
     let parts = subsequence(
-        &["{method}", "{header:X-Extra}", "{url}", "{query:q}", "{setting:extra}", "[{header:X-Absent}!]", "{header?:X-Gone}"][..],
+        &[
+            "{method}",
+            "{header:X-Extra}",
+            "{url}",
+            "{query:q}",
+            "{setting:extra}",
+            "[{header:X-Absent}!]",
+            "{header?:X-Gone}",
+        ][..],
         0..=7,
     );
     let form = (place, list, algorithm, select(&["hex", "base64"][..]), any::<usize>());
-    let text = (select(&["", "sha256=", "v1="][..]), select(&[",", ";"][..]), select(&[".", ":", "\n", "", "\\{\\}"][..]));
-    let rest = (parts.prop_shuffle(), select(&["s", "ms", "rfc3339", "auto"][..]), any::<bool>(), any::<[u8; 32]>());
+    let text = (
+        select(&["", "sha256=", "v1="][..]),
+        select(&[",", ";"][..]),
+        select(&[".", ":", "\n", "", "\\{\\}"][..]),
+    );
+    let rest =
+        (parts.prop_shuffle(), select(&["s", "ms", "rfc3339", "auto"][..]), any::<bool>(), any::<[u8; 32]>());
     (form, text, rest).prop_map(|(form, text, rest)| {
         let (place, list, algorithm, encoding, key) = form;
         let (prefix, separator, glue) = text;
         let (parts, unit, has_time, seed) = rest;
-        made(&Choices { place, list, algorithm, encoding, key, prefix, separator, parts, glue, unit, has_time, seed })
+        made(&Choices {
+            place,
+            list,
+            algorithm,
+            encoding,
+            key,
+            prefix,
+            separator,
+            parts,
+            glue,
+            unit,
+            has_time,
+            seed,
+        })
     })
 }
 

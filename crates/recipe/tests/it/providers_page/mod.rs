@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use portero_recipe::{Recipe, Strength};
 use serde_json::Value;
 
-use super::kept_file;
+use super::kept_file::kept_file;
 
 const PAGE: &str = "../../docs/providers.md";
 
@@ -68,7 +68,10 @@ How Portero verifies and reads each provider that it knows. To connect one:
 
 1. Create a source with its preset: `portero source create TENANT NAME --preset PRESET`. It prints the URL.
 2. Enter that URL at the provider, as the part about it below says, and take the secret from there.
-3. Give the source the secret: `portero secret add TENANT NAME`, and the settings that the part lists.
+3. Give the source the secret: `portero secret add TENANT NAME --value-file FILE`. Without a file one is made, to be entered at
+   the provider.
+4. Give the source what else the part lists: `portero source update TENANT NAME --setting NAME=VALUE`, and `--public-url URL`
+   where the URL is signed.
 
 `portero provider list` and `portero provider show PRESET` print the same on a terminal. When requests are refused,
 `portero verify --preset PRESET --secret-file FILE --request FILE` tells step by step what was checked and what failed.
@@ -86,7 +89,7 @@ What the tables say:
 - **Event id**: what tells a repeat from a new event. *Derived* means that the provider sends none, and the digest of the event's
   bytes takes its place: byte for byte repeats are recognised, others are not.
 - **Ordering key**: events with the same one are delivered one after another, unless a subscription chooses otherwise.
-- **Answer within**: how long the provider waits. Portero answers as soon as the event is stored.
+- **Answer within**: how long the provider waits; — where it does not say. Portero answers as soon as the event is stored.
 - **Sent again for**: the longest time after which the provider sends an event again. When you replace a secret, the old one stays
   valid that long unless you say otherwise.
 - **Proven**: *yes* when requests signed by the vendor's own code or by its documented formula are in the tests, *no* when only

@@ -17,8 +17,8 @@ pub(super) fn table(providers: &[Provider]) -> String {
         let cells = [
             provider.anchor(),
             words::code(provider.name),
-            of_each_scheme(provider, |scheme| scheme::proves(scheme).to_owned()),
-            of_each_scheme(provider, scheme::window),
+            scheme::of_each(provider.schemes(), |scheme| scheme::proves(scheme).to_owned()),
+            scheme::of_each(provider.schemes(), scheme::window),
             first_places(provider, "id").unwrap_or_else(|| "derived".to_owned()),
             first_places(provider, "entity").unwrap_or_else(|| "none".to_owned()),
             span(provider, "answer_within_ms", words::span_ms),
@@ -30,21 +30,10 @@ pub(super) fn table(providers: &[Provider]) -> String {
     HEADER.to_owned() + &rows.collect::<String>()
 }
 
-/// What differs between a provider's schemes is said for each.
-fn of_each_scheme(provider: &Provider, say: impl Fn(&Value) -> String) -> String {
-    let mut said: Vec<String> = Vec::new();
-    for words in provider.schemes().iter().map(say) {
-        if !said.contains(&words) {
-            said.push(words);
-        }
-    }
-    words::listed(&said, "or")
-}
-
 /// The first template of each way to read an event.
 fn first_places(provider: &Provider, field: &str) -> Option<String> {
     let mut seen = BTreeSet::new();
-    let first = |reading: &Value| Some(words::place(words::texts(&reading[field]).first()?));
+    let first = |reading: &Value| Some(words::short_place(words::texts(&reading[field]).first()?));
     let found: Vec<String> = provider
         .schemes()
         .iter()
@@ -56,5 +45,5 @@ fn first_places(provider: &Provider, field: &str) -> Option<String> {
 }
 
 fn span(provider: &Provider, field: &str, say: impl Fn(u64) -> String) -> String {
-    provider.recipe[field].as_u64().map_or_else(|| "not said".to_owned(), say)
+    provider.recipe[field].as_u64().map_or_else(|| "—".to_owned(), say)
 }

@@ -23,6 +23,17 @@ fn signs_body(scheme: &Value) -> bool {
     signs_form || ["{body}", "{form-sorted}"].iter().any(|whole| message.contains(whole))
 }
 
+/// What is said of a provider's schemes, each thing once.
+pub(super) fn of_each(schemes: &[Value], say: impl Fn(&Value) -> String) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for words in schemes.iter().map(say) {
+        if !said.contains(&words) {
+            said.push(words);
+        }
+    }
+    listed(&said, "or")
+}
+
 /// What is not signed, where that is easily overlooked.
 pub(super) fn gap(scheme: &Value) -> Option<&'static str> {
     match verifier(scheme)? {
@@ -31,7 +42,9 @@ pub(super) fn gap(scheme: &Value) -> Option<&'static str> {
              request on its way: TLS must end where nobody else listens.",
         ),
         "aws-sns" => Some("The message's attributes and its link to unsubscribe are not signed."),
-        "jira-connect" => Some("The token names the request's method, path and query, and nothing of its body."),
+        "jira-connect" => {
+            Some("The token names the request's method, path and query, and nothing of its body.")
+        }
         _ => None,
     }
 }
@@ -39,18 +52,35 @@ pub(super) fn gap(scheme: &Value) -> Option<&'static str> {
 /// How far the signed time may lie off.
 pub(super) fn window(scheme: &Value) -> String {
     let time = &scheme["time"];
+    if let Some(kind) = verifier(scheme) {
+        return verifier_window(kind, &scheme["verifier"]);
+    }
     if !time.is_object() {
-        return if verifier(scheme).is_some() { "see below" } else { "none" }.to_owned();
+        return "none".to_owned();
     }
     if time["check"] == "record" {
         return "signed, any age".to_owned();
     }
     let past = time["past_s"].as_u64().unwrap_or(300);
-    let future = time["future_s"].as_u64().unwrap_or(past);
+    window_words(past, time["future_s"].as_u64().unwrap_or(past))
+}
+
+fn window_words(past: u64, future: u64) -> String {
     if past == future {
         format!("± {}", span_s(past))
     } else {
         format!("−{}, +{}", span_s(past), span_s(future))
+    }
+}
+
+fn verifier_window(kind: &str, options: &Value) -> String {
+    match kind {
+        "paypal" | "aws-sns" => "signed, any age".to_owned(),
+        "jira-connect" => "until the token expires".to_owned(),
+        _ => {
+            let side = |name: &str| options[name].as_u64().unwrap_or(300);
+            window_words(side("past_s"), side("future_s"))
+        }
     }
 }
 
@@ -73,7 +103,9 @@ pub(super) fn verified(scheme: &Value) -> String {
         (Some(kind), _) => verifier_words(kind).to_owned(),
         (None, Some("none")) => "nothing is checked".to_owned(),
         (None, Some("equal")) => format!("{} must equal the secret", signature_place(scheme)),
-        (None, Some("basic")) => format!("{} must hold the secret as HTTP basic credentials", signature_place(scheme)),
+        (None, Some("basic")) => {
+            format!("{} must hold the secret as HTTP basic credentials", signature_place(scheme))
+        }
         (None, algorithm) => format!(
             "{} holds {} of {}, written in {}",
             signature_place(scheme),
@@ -127,7 +159,9 @@ fn signature_place(scheme: &Value) -> String {
         "the request".to_owned()
     };
     match (signature["list"].as_str(), signature["prefix"].as_str()) {
-        (Some("pairs"), _) => format!("{place} (as {})", code(&format!("{}=…", signature["tag"].as_str().unwrap_or_default()))),
+        (Some("pairs"), _) => {
+            format!("{place} (as {})", code(&format!("{}=…", signature["tag"].as_str().unwrap_or_default())))
+        }
         (Some("standard"), _) => format!("{place} (a list of `version,signature`)"),
         (Some("named"), _) => format!("{place} (of the pairs `name\\|signature`, the secret's)"),
         (Some("positional"), _) => format!("{place} (behind the time)"),
@@ -142,7 +176,11 @@ fn algorithms(scheme: &Value, algorithm: Option<&str>) -> String {
         Some(format!("{} ({})", algorithm_words(algorithm.as_str()?), code(tag)))
     });
     let by_tag: Vec<String> = by_tag.collect();
-    if by_tag.is_empty() { algorithm_words(algorithm.unwrap_or_default()).to_owned() } else { listed(&by_tag, "or") }
+    if by_tag.is_empty() {
+        algorithm_words(algorithm.unwrap_or_default()).to_owned()
+    } else {
+        listed(&by_tag, "or")
+    }
 }
 
 fn algorithm_words(name: &str) -> &'static str {
@@ -169,7 +207,9 @@ fn verifier_words(kind: &str) -> &'static str {
         "plaid" => "a signed token that holds the body's SHA-256, by a key that Plaid's API gives",
         "contentful" => "the HMAC-SHA-256 of method, path, the headers that the request lists, and the body",
         "http-signatures" => "an HTTP message signature (RFC 9421), and the body's `Content-Digest`",
-        "jira-connect" => "a signed token (HS256) in the `Authorization` header, and its hash of method, path and query",
+        "jira-connect" => {
+            "a signed token (HS256) in the `Authorization` header, and its hash of method, path and query"
+        }
         other => panic!("no words for the verifier '{other}'"),
     }
 }
@@ -221,7 +261,8 @@ pub(super) fn read(reading: &Value) -> String {
         let paths: Vec<String> = items.iter().map(|path| code(path)).collect();
         parts.push(format!("one event for each of {}", listed(&paths, "or")));
     }
-    for (field, name) in [("id", "id"), ("type", "type"), ("entity", "ordering key"), ("account", "account")] {
+    for (field, name) in [("id", "id"), ("type", "type"), ("entity", "ordering key"), ("account", "account")]
+    {
         let templates = texts(&reading[field]);
         match (field, templates.is_empty()) {
             ("id", true) => parts.push("id derived from the event's bytes".to_owned()),

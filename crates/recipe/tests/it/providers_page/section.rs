@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::words::{code, listed, texts};
+use super::words::{code, listed, span_ms, span_s, texts};
 use super::{Provider, scheme};
 
 /// The part, from its heading on.
@@ -58,8 +58,9 @@ fn setup(provider: &Provider) -> String {
 fn facts(provider: &Provider) -> String {
     let mut facts = Vec::new();
     let mut fact = |name: &str, value: String| {
-        if !value.is_empty() {
-            facts.push(format!("- **{name}**: {value}"));
+        let fact = format!("- **{name}**: {value}");
+        if !value.is_empty() && !facts.contains(&fact) {
+            facts.push(fact);
         }
     };
     fact("Secret", provider.text("secret_about").to_owned());
@@ -70,6 +71,7 @@ fn facts(provider: &Provider) -> String {
             fact(&format!("Setting `{name}`"), format!("{about} ({needed})"));
         }
     }
+    fact("Proves", scheme::of_each(provider.schemes(), |scheme| scheme::proves(scheme).to_owned()));
     for scheme in provider.schemes() {
         fact("Verified", scheme::verified(scheme));
     }
@@ -80,12 +82,26 @@ fn facts(provider: &Provider) -> String {
     for handshake in provider.recipe["handshakes"].as_array().into_iter().flatten() {
         fact("Answered at once", handshake_words(handshake));
     }
+    fact("Times", times(provider));
     fact("Compressed bodies", compressed(provider).to_owned());
     fact("Answer to an accepted event", reply(&provider.recipe["accepted"]));
     fact("Answer to a refused request", reply(&provider.recipe["rejected"]));
     fact("Evidence", provider.text("evidence").to_owned());
-    fact("Documentation", provider.list("links").iter().map(|link| format!("<{link}>")).collect::<Vec<_>>().join(", "));
+    fact(
+        "Documentation",
+        provider.list("links").iter().map(|link| format!("<{link}>")).collect::<Vec<_>>().join(", "),
+    );
     format!("\n{}\n", facts.join("\n"))
+}
+
+fn times(provider: &Provider) -> String {
+    let answer = provider.recipe["answer_within_ms"].as_u64();
+    let again = provider.recipe["redelivery_s"].as_u64();
+    let said = [
+        answer.map(|ms| format!("waits {} for an answer", span_ms(ms))),
+        again.map(|s| format!("sends an event again for up to {}", span_s(s))),
+    ];
+    said.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn scope(provider: &Provider) -> &'static str {
@@ -137,7 +153,9 @@ fn handshake_words(handshake: &Value) -> String {
         words += ", verified first";
     }
     match handshake["token"]["setting"].as_str() {
-        Some(setting) => words += &format!(", its token compared with the setting {} or the secret", code(setting)),
+        Some(setting) => {
+            words += &format!(", its token compared with the setting {} or the secret", code(setting))
+        }
         None if handshake["token"].is_object() => words += ", its token compared with the secret",
         None => {}
     }

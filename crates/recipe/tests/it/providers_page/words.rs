@@ -26,15 +26,15 @@ pub(super) fn listed(words: &[String], last: &str) -> String {
     }
 }
 
-/// A time span, in the largest unit that gives a whole number.
+/// A time span, in a unit or two that people would use.
 pub(super) fn span_s(seconds: u64) -> String {
-    let (count, unit) = match seconds {
-        s if s >= 172_800 && s % 86_400 == 0 => (s / 86_400, "days"),
-        s if s >= 7_200 && s % 3_600 == 0 => (s / 3_600, "hours"),
-        s if s >= 120 && s % 60 == 0 => (s / 60, "min"),
-        s => (s, "s"),
-    };
-    format!("{count} {unit}")
+    match seconds {
+        s if s >= 172_800 && s % 86_400 == 0 => format!("{} days", s / 86_400),
+        s if s > 7_200 && s % 3_600 != 0 => format!("{} h {} min", s / 3_600, s % 3_600 / 60),
+        s if s >= 7_200 => format!("{} hours", s / 3_600),
+        s if s >= 120 && s % 60 == 0 => format!("{} min", s / 60),
+        s => format!("{s} s"),
+    }
 }
 
 /// A short time span.
@@ -42,28 +42,47 @@ pub(super) fn span_ms(ms: u64) -> String {
     if ms % 1_000 == 0 { span_s(ms / 1_000) } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
 }
 
-/// A template as people say it: a lone place by its name, anything else as written.
-pub(super) fn place(template: &str) -> String {
+/// A template as people say it: a lone place by its kind and name, anything else as written.
+fn place_parts(template: &str) -> (&'static str, String) {
     let inner = template.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     let lone = inner.filter(|inner| !inner.contains(['{', '}', '[', '|', '?']));
-    let Some(lone) = lone else { return code(template) };
-    match lone.split_once(':') {
-        Some(("json", path)) => code(path),
-        Some(("item", path)) => format!("{} of each item", code(path)),
-        Some(("outer", path)) => format!("{} around the items", code(path)),
-        Some(("header", name)) => format!("header {}", code(name)),
-        Some(("query", name)) => format!("query field {}", code(name)),
-        Some(("form", name)) => format!("form field {}", code(name)),
-        Some(("setting", name)) => format!("setting {}", code(name)),
-        Some(("json-key-except", names)) => format!("the one key that is not {}", code(names)),
-        _ => code(template),
+    match lone.and_then(|lone| lone.split_once(':')) {
+        Some(("json", path)) => ("", code(path)),
+        Some(("item", path)) => ("each item's ", code(path)),
+        Some(("outer", path)) => ("around the items ", code(path)),
+        Some(("header", name)) => ("header ", code(name)),
+        Some(("query", name)) => ("query field ", code(name)),
+        Some(("form", name)) => ("form field ", code(name)),
+        Some(("setting", name)) => ("setting ", code(name)),
+        Some(("json-key-except", names)) => ("the one key that is not ", code(names)),
+        _ => ("", code(template)),
     }
 }
 
-/// The first of several templates that gives a text.
+/// One template.
+pub(super) fn place(template: &str) -> String {
+    let (kind, name) = place_parts(template);
+    format!("{kind}{name}")
+}
+
+/// The first of several templates that gives a text; a kind is said once for those that follow.
 pub(super) fn places(templates: &[&str]) -> String {
-    let words: Vec<String> = templates.iter().map(|template| place(template)).collect();
-    listed(&words, "or")
+    let mut last = "";
+    let words = templates.iter().map(|template| {
+        let (kind, name) = place_parts(template);
+        let said = if kind == last { name } else { format!("{kind}{name}") };
+        last = kind;
+        said
+    });
+    listed(&words.collect::<Vec<_>>(), "or")
+}
+
+/// A template in a table: what is too long for a cell is only counted.
+pub(super) fn short_place(template: &str) -> String {
+    if template.len() <= 72 {
+        return place(template);
+    }
+    format!("{} values", template.matches('{').count())
 }
 
 #[test]
@@ -71,8 +90,10 @@ fn places_and_spans_are_said_plainly() {
     assert_eq!(place("{json:data.id}"), "`data.id`");
     assert_eq!(place("{header:X-Id}"), "header `X-Id`");
     assert_eq!(place("{json:a}:{json:b}"), "`{json:a}:{json:b}`");
-    assert_eq!(places(&["{json:a}", "{item:b}"]), "`a` or `b` of each item");
+    assert_eq!(places(&["{json:a}", "{item:b}"]), "`a` or each item's `b`");
+    assert_eq!(places(&["{form:a}", "{form:b}", "{json:c}"]), "form field `a`, `b` or `c`");
     assert_eq!(code("a|b\nc"), "`a\\|b\\nc`");
-    assert_eq!([span_s(259_200), span_s(86_400), span_s(300), span_s(90)], ["3 days", "24 hours", "5 min", "90 s"]);
+    let spans = [259_200, 86_400, 25_260, 300, 90].map(span_s);
+    assert_eq!(spans, ["3 days", "24 hours", "7 h 1 min", "5 min", "90 s"]);
     assert_eq!([span_ms(10_000), span_ms(1_250)], ["10 s", "1.2 s"]);
 }
