@@ -109,7 +109,7 @@ pub fn sign(
     body: &[u8],
     options: SignOptions<'_>,
 ) -> Result<SignedRequest, SignError> {
-    let (scheme_no, scheme) = choose(recipe, body, options.scheme)?;
+    let (scheme_no, scheme) = choose(recipe, body, &options)?;
     let mut headers = carried_headers(scheme, &options);
     let mut query = options.query.to_owned();
     let proof = match &scheme.check {
@@ -241,13 +241,14 @@ fn form_with(body: &[u8], name: &str, value: &str) -> Vec<u8> {
     [field.as_bytes(), separator, body].concat()
 }
 
-/// The scheme asked for, or the first whose signatures fit the body: one with signatures in items, if the body has such.
+/// The scheme asked for; or the first whose signatures fit the body: one with signatures in items if the body has such,
+/// one that signs the sorted form if it is a form, else any that the headers and the query allow.
 fn choose<'r>(
     recipe: &'r Recipe,
     body: &[u8],
-    asked: Option<usize>,
+    options: &SignOptions<'_>,
 ) -> Result<(usize, &'r Scheme), SignError> {
-    if let Some(n) = asked {
+    if let Some(n) = options.scheme {
         return recipe.schemes.get(n).map(|scheme| (n, scheme)).ok_or(SignError::NoSuchScheme);
     }
     let document = parse(body).ok();
@@ -258,11 +259,37 @@ fn choose<'r>(
                 items.is_some_and(|items| items.is_ok_and(|items| !items.is_empty()))
             })
     };
-    let schemes = || recipe.schemes.iter().enumerate();
+    let is_form = options.headers.iter().any(|(name, value)| {
+        name.eq_ignore_ascii_case("content-type") && value.starts_with("application/x-www-form-urlencoded")
+    });
+    let signs_form = |scheme: &Scheme| {
+        let message = scheme.proof().and_then(|proof| proof.message.as_ref());
+        is_form && message.is_some_and(|message| message.uses(&Source::FormSorted))
+    };
+    let schemes = || recipe.schemes.iter().enumerate().filter(|(_, scheme)| allowed(scheme, options));
     schemes()
         .find(|(_, scheme)| has_items(scheme))
+        .or_else(|| schemes().find(|(_, scheme)| signs_form(scheme)))
         .or_else(|| schemes().next())
+        .or_else(|| recipe.schemes.iter().enumerate().next())
         .ok_or(SignError::NoSuchScheme)
+}
+
+/// Whether what a scheme is known by is there, or comes with the signature.
+fn allowed(scheme: &Scheme, options: &SignOptions<'_>) -> bool {
+    let proof = scheme.proof();
+    let header = scheme.when_header.as_ref().is_none_or(|name| {
+        let comes = proof.is_some_and(
+            |proof| matches!(&proof.place, Place::Headers(names) if names.first() == Some(name)),
+        );
+        comes || options.headers.iter().any(|(have, _)| have.eq_ignore_ascii_case(name))
+    });
+    let query = scheme.when_query.as_ref().is_none_or(|name| {
+        let digest = proof.and_then(|proof| proof.body_digest.as_ref());
+        let comes = digest.is_some_and(|(of, _)| of.uses(&Source::Query(name.clone())));
+        comes || form::field(options.query.as_bytes(), name) != Field::Missing
+    });
+    header && query
 }
 
 /// The path to the items of a scheme that signs each.
@@ -277,7 +304,7 @@ fn parse(body: &[u8]) -> Result<Document<'_>, SignError> {
 /// Headers in which the provider sends the id and the type.
 fn carried_headers(scheme: &Scheme, options: &SignOptions<'_>) -> Vec<(String, String)> {
     let mut headers = Vec::new();
-    if let Some(header) = &scheme.when_header {
+    if let (Some(header), Some(_)) = (&scheme.when_header, options.scheme) {
         // Presence is what chooses the scheme; a signature overwrites it.
         set(&mut headers, header, "1");
     }
