@@ -49,11 +49,16 @@ impl Admin {
         if let Err(fault) = &source.verification {
             return Err(Status::failed_precondition(format!("the source is disabled: {fault}")));
         }
-        let permit = self.explaining.acquire().await.map_err(|_| Status::unavailable("shutting down"))?;
+        let permit = Arc::clone(&self.explaining).acquire_owned().await;
+        let permit = permit.map_err(|_| Status::unavailable("shutting down"))?;
         let at = at.unwrap_or(received_at);
         // Hints may try many variants of a large body, which is no work for a thread that serves others.
-        let explained = tokio::task::spawn_blocking(move || judge(&source, &captured, at)).await;
-        drop(permit);
+        // It goes on when the caller leaves, and keeps its place until it is done.
+        let work = move || {
+            let _permit = permit;
+            judge(&source, &captured, at)
+        };
+        let explained = tokio::task::spawn_blocking(work).await;
         let explained = explained.map_err(|_| Status::internal("the request could not be explained"))?;
         explained.map(Response::new)
     }

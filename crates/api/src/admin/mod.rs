@@ -10,6 +10,8 @@ mod source_form;
 mod sources;
 mod subscriptions;
 mod tenants;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use subscriptions::reference;
 
@@ -36,7 +38,7 @@ pub(crate) struct Admin {
     clock: Arc<dyn Clock>,
     entropy: Entropy,
     /// Explanations under way.
-    explaining: Semaphore,
+    explaining: Arc<Semaphore>,
 }
 
 /// Most explanations at once: each may take a processor for a while.
@@ -53,7 +55,7 @@ impl Admin {
         clock: Arc<dyn Clock>,
         entropy: Entropy,
     ) -> Self {
-        let explaining = Semaphore::new(EXPLAINING_MAX);
+        let explaining = Arc::new(Semaphore::new(EXPLAINING_MAX));
         Self { store, directory, keyring, gate, clock, entropy, explaining }
     }
 
