@@ -18,10 +18,17 @@ const DISCARD_TIME_MAX: Duration = Duration::from_secs(2);
 /// A body and its share of the memory for bodies, which is given back when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// The bytes as sent.
+    /// The bytes.
     pub(crate) bytes: Bytes,
     /// The share.
     _share: OwnedSemaphorePermit,
+}
+
+impl Received {
+    /// A body and its share.
+    pub(crate) const fn new(bytes: Bytes, share: OwnedSemaphorePermit) -> Self {
+        Self { bytes, _share: share }
+    }
 }
 
 /// Why there is no body.
@@ -87,10 +94,11 @@ where
             }
         }
     }
-    Ok(Received { bytes: first.unwrap_or_else(|| rest.freeze()), _share: share })
+    Ok(Received::new(first.unwrap_or_else(|| rest.freeze()), share))
 }
 
-fn take(memory: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, BodyError> {
+/// A share of so many bytes.
+pub(crate) fn take(memory: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, BodyError> {
     let permits = u32::try_from(bytes).map_err(|_| BodyError::TooLarge)?;
     Arc::clone(memory).try_acquire_many_owned(permits).map_err(|_| BodyError::NoMemory)
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
-use http::header::{CONTENT_ENCODING, EXPECT};
-use http::{HeaderMap, Method, Request, Response, StatusCode, request};
+use http::header::EXPECT;
+use http::{Method, Request, Response, StatusCode, request};
 use http_body::Body;
-use portero_directory::{Directory, Source};
+use portero_directory::{Directory, Source, Verification};
+use portero_outbound::Fetch;
 use portero_prefilter::Prefilter;
 use portero_types::{Clock, IngestKey, RequestId};
 use tokio::sync::Semaphore;
@@ -19,8 +20,11 @@ use tracing::{Instrument as _, Span, field};
 use crate::accept::AcceptHandle;
 use crate::answer::{Answer, AnswerBody};
 use crate::config::EdgeConfig;
+use crate::encoding::{self, Coding};
+use crate::handshake::SecretWriter;
 use crate::process::{self, Work};
 use crate::refusal::Refusal;
+use crate::rejections::{RejectionQueue, Seen};
 use crate::{body, metrics};
 
 /// Fresh random bits, from a cryptographically secure source. Must not block.
@@ -37,6 +41,12 @@ pub struct Parts {
     pub accept: AcceptHandle,
     /// What may know a repeat without asking the store.
     pub prefilter: Arc<dyn Prefilter>,
+    /// What verification needs beside the request, such as a provider's certificate.
+    pub fetch: Arc<dyn Fetch>,
+    /// Takes secrets that handshakes bring.
+    pub secrets: Arc<dyn SecretWriter>,
+    /// Where refused requests are remembered.
+    pub rejections: RejectionQueue,
     /// Wall time.
     pub clock: Arc<dyn Clock>,
     /// Makes receipt and request ids.
@@ -82,6 +92,11 @@ impl Edge {
     /// Its bounds.
     pub(crate) fn config(&self) -> &Arc<EdgeConfig> {
         &self.0.config
+    }
+
+    /// One permit per byte of a body that may still be held.
+    pub(crate) fn memory(&self) -> &Arc<Semaphore> {
+        &self.0.memory
     }
 
     pub(crate) fn new_request_id(&self) -> RequestId {
@@ -155,49 +170,105 @@ impl Edge {
         span.record("tenant.id", source.tenant.as_str());
         span.record("source.id", source.id.as_str());
         span.record("provider", source.provider.as_str());
-        match head.method {
-            Method::POST => {}
+        if head.method == Method::HEAD {
             // Some providers probe a URL before they save it.
-            Method::HEAD => return Ok(Answer::plain("probe", StatusCode::OK)),
-            Method::GET => return process::handshake_without_body(self, &source, &head),
+            return Ok(Answer::plain("probe", StatusCode::OK));
+        }
+        let handshake_only = match head.method {
+            Method::POST => false,
+            Method::GET | Method::OPTIONS => true,
             _ => return Err(Refusal::MethodNotAllowed(ALLOWED)),
+        };
+        let verification = process::verification(&source)?;
+        if handshake_only && !verification.recipe.answers_method(head.method.as_str()) {
+            return Err(Refusal::MethodNotAllowed(ALLOWED));
         }
-        if !is_identity(&head.headers) {
-            return Err(Refusal::EncodingUnsupported);
-        }
-        let config = &self.0.config;
         let slot = Arc::clone(&self.0.requests).try_acquire_owned().map_err(|_| Refusal::Overloaded)?;
-        let deadline = Instant::now() + config.body_timeout;
-        let received = body::read(body, config.body_bytes_max, deadline, &self.0.memory).await;
-        let received = received.map_err(Refusal::Body)?;
-        let began = Instant::now();
-        metrics::body(received.bytes.len());
+        let (coding, received) = match self.receive(&head, body, verification, handshake_only).await {
+            Ok(received) => received,
+            Err(refusal) => {
+                self.note_unread(&source, &head, request_id, &refusal);
+                return Err(refusal);
+            }
+        };
         span.record("body_bytes", received.bytes.len());
-
         let work = Work {
             request_id,
             received_at: self.0.parts.clock.now(),
             head,
-            body: received.bytes.clone(),
+            wire: received.bytes.clone(),
+            coding,
+            handshake_only,
             source,
         };
+        self.run(work, (received, slot)).await
+    }
+
+    /// The body and what it is packed in. Nothing is read of one that cannot be taken anyway.
+    async fn receive<B>(
+        &self,
+        head: &request::Parts,
+        body: &mut B,
+        verification: &Verification,
+        handshake_only: bool,
+    ) -> Result<(Option<Coding>, body::Received), Refusal>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        if handshake_only {
+            // What a GET sends beside its query means nothing, and is not read.
+            let nothing = body::take(&self.0.memory, 0).map_err(Refusal::Body)?;
+            return Ok((None, body::Received::new(Bytes::new(), nothing)));
+        }
+        let takes_packed = verification.recipe.compressed().is_some();
+        let accepted = if takes_packed { encoding::BOTH } else { encoding::NONE };
+        let unsupported = Refusal::EncodingUnsupported(accepted);
+        let coding = match encoding::coding(&head.headers) {
+            Ok(Some(_)) if !takes_packed => return Err(unsupported),
+            Ok(coding) => coding,
+            Err(encoding::Unsupported) => return Err(unsupported),
+        };
+        let config = &self.0.config;
+        let deadline = Instant::now() + config.body_timeout;
+        let received = body::read(body, config.body_bytes_max, deadline, &self.0.memory).await;
+        let received = received.map_err(Refusal::Body)?;
+        metrics::body(received.bytes.len());
+        Ok((coding, received))
+    }
+
+    /// Decides in a task of its own; `held` is given back when that is over.
+    async fn run(&self, work: Work, held: impl Send + 'static) -> Result<Answer, Refusal> {
+        let began = Instant::now();
         let edge = self.clone();
         let task = async move {
             let decided = AssertUnwindSafe(process::decide(&edge, work)).catch_unwind().await;
-            drop((received, slot));
+            drop(held);
             metrics::answered(began.elapsed());
             decided.unwrap_or_else(|_| {
                 tracing::error!("deciding a request panicked");
                 Err(Refusal::Internal)
             })
         };
-        let task = self.0.tasks.spawn(task.instrument(span));
-        match timeout_at(began + config.deadline, task).await {
+        let task = self.0.tasks.spawn(task.instrument(Span::current()));
+        match timeout_at(began + self.0.config.deadline, task).await {
             Ok(Ok(decided)) => decided,
             // Only when the runtime is ending.
             Ok(Err(_)) => Err(Refusal::Internal),
             Err(_) => Err(Refusal::DeadlineExceeded),
         }
+    }
+
+    /// Remembers a request whose body was not read.
+    fn note_unread(
+        &self,
+        source: &Arc<Source>,
+        head: &request::Parts,
+        request_id: RequestId,
+        refusal: &Refusal,
+    ) {
+        let received_at = self.0.parts.clock.now();
+        let seen = Seen { source, request_id, received_at, head, wire: None, body: None };
+        self.0.parts.rejections.note(&seen, refusal);
     }
 
     /// The source of a path: `/in/{key}`, with or without a trailing slash. Every other path is equally unknown.
@@ -215,12 +286,3 @@ impl Edge {
 
 /// The methods of a source's URL.
 pub(crate) const ALLOWED: &str = "POST, HEAD";
-
-fn is_identity(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_ENCODING).iter().all(|value| {
-        value.as_bytes().split(|byte| *byte == b',').all(|coding| {
-            let coding = coding.trim_ascii();
-            coding.is_empty() || coding.eq_ignore_ascii_case(b"identity")
-        })
-    })
-}

@@ -10,6 +10,10 @@ const EVENTS: &str = "portero_ingress_events_total";
 const ACCEPT_SECONDS: &str = "portero_ingress_accept_seconds";
 const BODY_BYTES: &str = "portero_ingress_body_bytes";
 const CONNECTIONS: &str = "portero_ingress_connections";
+const INFLATED_BYTES: &str = "portero_ingress_inflated_bytes";
+const CONFIRMATIONS: &str = "portero_ingress_confirmations_total";
+const HANDSHAKE_SECRETS: &str = "portero_ingress_handshake_secrets_total";
+const KEPT_REJECTIONS: &str = "portero_ingress_kept_rejections_total";
 const BATCH_EVENTS: &str = "portero_accept_batch_events";
 const COMMIT_SECONDS: &str = "portero_accept_commit_seconds";
 
@@ -21,6 +25,10 @@ pub fn describe() {
     describe_histogram!(ACCEPT_SECONDS, Unit::Seconds, "From the last byte of a body to its answer.");
     describe_histogram!(BODY_BYTES, Unit::Bytes, "Sizes of bodies that were read.");
     describe_gauge!(CONNECTIONS, "Open connections at the edge.");
+    describe_histogram!(INFLATED_BYTES, Unit::Bytes, "Sizes that compressed bodies inflated to.");
+    describe_counter!(CONFIRMATIONS, "Subscriptions that providers asked to confirm, by outcome.");
+    describe_counter!(HANDSHAKE_SECRETS, "Secrets that handshakes brought, by outcome.");
+    describe_counter!(KEPT_REJECTIONS, "Refused requests on their way to the store, by how far they came.");
     describe_histogram!(BATCH_EVENTS, "Events in one commit.");
     describe_histogram!(COMMIT_SECONDS, Unit::Seconds, "Time that one batch took to commit.");
 }
@@ -44,6 +52,32 @@ pub(crate) fn event(outcome: &'static str) {
 #[expect(clippy::cast_precision_loss, reason = "bodies are far below 2^52 bytes")]
 pub(crate) fn body(bytes: usize) {
     histogram!(BODY_BYTES).record(bytes as f64);
+}
+
+/// Measures what a compressed body inflated to.
+#[expect(clippy::cast_precision_loss, reason = "bodies are far below 2^52 bytes")]
+pub(crate) fn inflated(bytes: usize) {
+    histogram!(INFLATED_BYTES).record(bytes as f64);
+}
+
+/// Counts a confirmation. `outcome` is `confirmed` or one of the outbound crate's codes.
+pub(crate) fn confirmation(outcome: &'static str) {
+    counter!(CONFIRMATIONS, "outcome" => outcome).increment(1);
+}
+
+/// Counts a secret that a handshake brought. `outcome` is one of stored, not_expected, failed.
+pub(crate) fn handshake_secret(outcome: &'static str) {
+    counter!(HANDSHAKE_SECRETS, "outcome" => outcome).increment(1);
+}
+
+/// Counts a refused request. `stage` is one of queued, limited, queue_full, shutting_down.
+pub(crate) fn kept_rejection(stage: &'static str) {
+    kept_rejections(stage, 1);
+}
+
+/// Counts refused requests. `stage` is one of those of [`kept_rejection`], kept, store_failed.
+pub(crate) fn kept_rejections(stage: &'static str, count: usize) {
+    counter!(KEPT_REJECTIONS, "stage" => stage).increment(u64::try_from(count).unwrap_or(u64::MAX));
 }
 
 /// Measures the time from body to answer.

@@ -1,4 +1,5 @@
-//! What happens to a request whose body was read: handshake, verification, extraction, pre-filter, commit, answer.
+//! What happens to a request whose body was read: inflating, fetching, handshake, verification, confirmation, extraction,
+//! pre-filter, commit, answer.
 //!
 //! It runs in a task of its own, so it goes on when the client leaves. Nothing before verification looks into the body,
 //! except where the signature itself lives there.
@@ -9,41 +10,155 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, request};
 use portero_directory::{Source, Verification};
-use portero_prefilter::Hit;
-use portero_recipe::{Reason, Rejection, Reply, Request};
+use portero_recipe::{Compressed, Reason, Rejection, Request};
 use portero_types::{NewEvent, RequestId, Timestamp};
 use tracing::Instrument as _;
 
-use crate::accept::{EventResult, Failure, Outcome};
+use crate::accept::Failure;
 use crate::answer::{Answer, EventWords};
+use crate::body::Received;
 use crate::edge::{ALLOWED, Edge};
+use crate::encoding::{self, Coding, InflateError};
 use crate::refusal::{Refusal, Rejected};
-use crate::{event, metrics};
+use crate::rejections::Seen;
+use crate::{event, handshake, metrics, outgoing, submit};
 
 /// A request whose body was read.
 pub(crate) struct Work {
     pub(crate) request_id: RequestId,
     pub(crate) received_at: Timestamp,
     pub(crate) head: request::Parts,
-    pub(crate) body: Bytes,
+    /// The body as received.
+    pub(crate) wire: Bytes,
+    /// What it is packed in.
+    pub(crate) coding: Option<Coding>,
+    /// Only a handshake may be answered: the method carries no event.
+    pub(crate) handshake_only: bool,
     pub(crate) source: Arc<Source>,
 }
 
-/// What verification and extraction say.
-enum Judged {
-    Handshake(Reply),
-    Events(Vec<NewEvent>),
+/// A body as it is signed and as it is read. They differ when the provider signs what it packed.
+struct Bodies {
+    signed: Bytes,
+    plain: Bytes,
+    /// The inflated body's share of the memory.
+    _share: Option<Received>,
 }
 
 /// Decides a request. Not cancel-safe: run it in a task of its own.
 pub(crate) async fn decide(edge: &Edge, work: Work) -> Result<Answer, Refusal> {
     let verification = verification(&work.source)?;
-    let events = match tracing::info_span!("verify").in_scope(|| judge(edge, &work, verification))? {
-        Judged::Handshake(reply) => return Ok(handshake_answer(reply)),
-        Judged::Events(events) => events,
+    let (signed, decided) = match unpack(edge, &work, verification).await {
+        Ok(bodies) => (bodies.signed.clone(), judge(edge, &work, verification, &bodies).await),
+        Err(refusal) => (work.wire.clone(), Err(refusal)),
     };
+    if let Err(refusal) = &decided {
+        let seen = Seen {
+            source: &work.source,
+            request_id: work.request_id,
+            received_at: work.received_at,
+            head: &work.head,
+            wire: Some(&work.wire),
+            body: Some(&signed),
+        };
+        edge.0.parts.rejections.note(&seen, refusal);
+    }
+    decided
+}
+
+/// What verifies a source's requests.
+pub(crate) fn verification(source: &Source) -> Result<&Verification, Refusal> {
+    source.verification.as_ref().map_err(|fault| {
+        tracing::warn!(%fault, "a request meets a disabled source");
+        Refusal::SourceDisabled
+    })
+}
+
+/// Undoes the content coding, if there is one.
+async fn unpack(edge: &Edge, work: &Work, verification: &Verification) -> Result<Bodies, Refusal> {
+    let Some(coding) = work.coding else {
+        return Ok(Bodies { signed: work.wire.clone(), plain: work.wire.clone(), _share: None });
+    };
+    let compressed = verification.recipe.compressed().ok_or(Refusal::EncodingUnsupported(encoding::NONE))?;
+    let bytes_max = edge.config().body_bytes_max;
+    let inflated = encoding::inflate(coding, &work.wire, bytes_max, edge.memory()).await;
+    let inflated = inflated.map_err(|error| match error {
+        InflateError::Body(error) => Refusal::Body(error),
+        InflateError::Malformed => rejected(
+            verification,
+            &Rejection::new(
+                Reason::EncodingMalformed,
+                "the body is not complete and sound in its content encoding",
+            ),
+        ),
+    })?;
+    metrics::inflated(inflated.bytes.len());
+    let plain = inflated.bytes.clone();
+    let signed = match compressed {
+        Compressed::AsSent => work.wire.clone(),
+        Compressed::Inflated => plain.clone(),
+    };
+    Ok(Bodies { signed, plain, _share: Some(inflated) })
+}
+
+async fn judge(
+    edge: &Edge,
+    work: &Work,
+    verification: &Verification,
+    bodies: &Bodies,
+) -> Result<Answer, Refusal> {
+    let headers = borrowed(&work.head.headers);
+    let source = &work.source;
+    let request = Request {
+        method: work.head.method.as_str(),
+        query: work.head.uri.query().unwrap_or_default(),
+        headers: &headers,
+        body: &bodies.signed,
+        public_urls: &source.public_urls,
+        settings: &source.settings,
+        fetched: None,
+    };
+    let fetched = outgoing::needed(edge, verification, &request, work.received_at).await?;
+    let request = Request { fetched: fetched.as_deref(), ..request };
+    if let Some(answer) = handshake::answer(edge, work, verification, &request).await? {
+        return Ok(answer);
+    }
+    if work.handshake_only {
+        return Err(Refusal::MethodNotAllowed(ALLOWED));
+    }
+    let (recipe, secrets) = (&*verification.recipe, &verification.secrets);
+    let span = tracing::info_span!("verify");
+    let verified = span.in_scope(|| portero_recipe::verify(recipe, &request, secrets, work.received_at));
+    let verified = verified.map_err(|rejection| rejected(verification, &rejection))?;
+    let plain = Request { body: &bodies.plain, ..request };
+    if let Some(wanted) = portero_recipe::follow_up(recipe, &plain, &verified) {
+        outgoing::confirm(edge, &wanted).await?;
+    }
+    let extracted = span.in_scope(|| portero_recipe::extract(recipe, &plain, &verified));
+    let extracted = extracted.map_err(|rejection| rejected(verification, &rejection))?;
+    drop(span);
+    for anomaly in extracted.iter().filter_map(|found| found.id_anomaly) {
+        tracing::warn!(
+            anomaly = anomaly.code(),
+            "an event's id is not trusted; one is derived from its bytes"
+        );
+    }
+    let shared = event::Shared {
+        source,
+        recipe,
+        request_id: work.request_id,
+        received_at: work.received_at,
+        trace_parent: (edge.0.parts.trace_parent)(),
+        headers: &work.head.headers,
+        body: &bodies.plain,
+    };
+    commit(edge, verification, event::build(&shared, extracted, edge.config(), &edge.0.parts.random)).await
+}
+
+/// Commits events and says so.
+async fn commit(edge: &Edge, verification: &Verification, events: Vec<NewEvent>) -> Result<Answer, Refusal> {
     let receipts: Vec<_> = events.iter().map(|event| event.receipt_id).collect();
-    let results = accept(edge, events).instrument(tracing::info_span!("accept")).await;
+    let results = submit::accept(edge, events).instrument(tracing::info_span!("accept")).await;
     let mut words = Vec::with_capacity(results.len());
     let mut failed: Option<Failure> = None;
     for (result, receipt_id) in results.into_iter().zip(receipts) {
@@ -64,90 +179,12 @@ pub(crate) async fn decide(edge: &Edge, work: Work) -> Result<Answer, Refusal> {
     })
 }
 
-/// A GET, which only a recipe's handshake may use.
-pub(crate) fn handshake_without_body(
-    edge: &Edge,
-    source: &Source,
-    head: &request::Parts,
-) -> Result<Answer, Refusal> {
-    let verification = verification(source)?;
-    if !verification.recipe.answers_method(head.method.as_str()) {
-        return Err(Refusal::MethodNotAllowed(ALLOWED));
-    }
-    let headers = borrowed(&head.headers);
-    let request = judged_request(head, &headers, &[], source);
-    let now = edge.0.parts.clock.now();
-    match portero_recipe::handshake(&verification.recipe, &request, &verification.secrets, now) {
-        Ok(Some(reply)) => Ok(handshake_answer(reply)),
-        Ok(None) => Err(Refusal::MethodNotAllowed(ALLOWED)),
-        Err(rejection) => Err(rejected(verification, &rejection)),
-    }
-}
-
-fn verification(source: &Source) -> Result<&Verification, Refusal> {
-    source.verification.as_ref().map_err(|fault| {
-        tracing::warn!(%fault, "a request meets a disabled source");
-        Refusal::SourceDisabled
-    })
-}
-
-fn handshake_answer(reply: Reply) -> Answer {
-    tracing::info!(decision = "handshake", "a provider's check of the URL is answered");
-    Answer::plain("handshake", StatusCode::OK).replaced(reply)
-}
-
 fn borrowed(headers: &HeaderMap) -> Vec<(&str, &[u8])> {
     headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
-/// The request as recipes see it.
-fn judged_request<'a>(
-    head: &'a request::Parts,
-    headers: &'a [(&'a str, &'a [u8])],
-    body: &'a [u8],
-    source: &'a Source,
-) -> Request<'a> {
-    Request {
-        method: head.method.as_str(),
-        query: head.uri.query().unwrap_or_default(),
-        headers,
-        body,
-        public_url: source.public_urls.first().map(String::as_str),
-    }
-}
-
-/// Everything that is pure: from bytes to events.
-fn judge(edge: &Edge, work: &Work, verification: &Verification) -> Result<Judged, Refusal> {
-    let recipe = &*verification.recipe;
-    let headers = borrowed(&work.head.headers);
-    let request = judged_request(&work.head, &headers, &work.body, &work.source);
-    let now = work.received_at;
-    let reject = |rejection: Rejection| rejected(verification, &rejection);
-    let secrets = &verification.secrets;
-    if let Some(reply) = portero_recipe::handshake(recipe, &request, secrets, now).map_err(reject)? {
-        return Ok(Judged::Handshake(reply));
-    }
-    let verified = portero_recipe::verify(recipe, &request, secrets, now).map_err(reject)?;
-    let extracted = portero_recipe::extract(recipe, &request, &verified).map_err(reject)?;
-    for anomaly in extracted.iter().filter_map(|found| found.id_anomaly) {
-        tracing::warn!(
-            anomaly = anomaly.code(),
-            "an event's id is not trusted; one is derived from its bytes"
-        );
-    }
-    let shared = event::Shared {
-        source: &work.source,
-        recipe,
-        request_id: work.request_id,
-        received_at: now,
-        trace_parent: (edge.0.parts.trace_parent)(),
-        headers: &work.head.headers,
-        body: &work.body,
-    };
-    Ok(Judged::Events(event::build(&shared, extracted, edge.config(), &edge.0.parts.random)))
-}
-
-fn rejected(verification: &Verification, rejection: &Rejection) -> Refusal {
+/// What the source's recipe answers to a request that it rejects.
+pub(crate) fn rejected(verification: &Verification, rejection: &Rejection) -> Refusal {
     let reason = rejection.reason();
     metrics::rejection(reason.code());
     tracing::info!(
@@ -156,79 +193,19 @@ fn rejected(verification: &Verification, rejection: &Rejection) -> Refusal {
         detail = rejection.detail(),
         "a request is rejected"
     );
-    let too_many = reason == Reason::TooManyEvents;
-    let status = if too_many { 413 } else { verification.recipe.rejected_status() };
+    // Both say something about HTTP rather than about proof, so HTTP's own words fit better than the provider's.
+    let own = if reason == Reason::TooManyEvents {
+        Some(StatusCode::PAYLOAD_TOO_LARGE)
+    } else if reason == Reason::EncodingMalformed {
+        Some(StatusCode::BAD_REQUEST)
+    } else {
+        None
+    };
+    let wanted = StatusCode::from_u16(verification.recipe.rejected_status());
     Refusal::Rejected(Box::new(Rejected {
-        status: StatusCode::from_u16(status).unwrap_or(StatusCode::UNAUTHORIZED),
+        status: own.unwrap_or(wanted.unwrap_or(StatusCode::UNAUTHORIZED)),
         reason: reason.code(),
         detail: Cow::Owned(rejection.detail().to_owned()),
-        reply: verification.recipe.rejected_reply().filter(|_| !too_many).cloned(),
+        reply: verification.recipe.rejected_reply().filter(|_| own.is_none()).cloned(),
     }))
-}
-
-/// Every event's result, in order. Repeats that the pre-filter knows do not reach the store.
-async fn accept(edge: &Edge, events: Vec<NewEvent>) -> Vec<EventResult> {
-    let parts = &edge.0.parts;
-    let keys: Vec<_> = events.iter().map(event::key_of).collect();
-    let hits = if keys.is_empty() { Vec::new() } else { parts.prefilter.lookup(&keys).await };
-    let mut results: Vec<Option<EventResult>> = Vec::with_capacity(events.len());
-    let mut unknown = Vec::new();
-    let mut about = Vec::with_capacity(events.len());
-    for (at, new) in events.into_iter().enumerate() {
-        about.push((new.receipt_id, new.event_id.clone(), new.event_type.clone()));
-        match hits.get(at).copied().flatten() {
-            Some(Hit { receipt_id, body_digest }) if body_digest == new.body_digest => {
-                parts.accept.count_repeat(receipt_id);
-                results.push(Some(Ok(Outcome::Duplicate { first: receipt_id })));
-            }
-            // Other bytes under a known key: the store judges and records the conflict.
-            Some(_) | None => {
-                results.push(None);
-                unknown.push(new);
-            }
-        }
-    }
-    let mut decided = parts.accept.submit(unknown).await.into_iter();
-    results
-        .into_iter()
-        .zip(about)
-        .map(|(result, (own, event_id, event_type))| {
-            let result = result.or_else(|| decided.next()).unwrap_or(Err(Failure::OutcomeUnknown));
-            report(result, own, &event_id, &event_type);
-            result
-        })
-        .collect()
-}
-
-fn report(result: EventResult, own: portero_types::ReceiptId, event_id: &str, event_type: &str) {
-    match result {
-        Ok(Outcome::Accepted) => {
-            metrics::event("accepted");
-            tracing::debug!(
-                decision = "accepted", receipt.id = %own, event.id = event_id, event.type = event_type,
-                "an event is accepted"
-            );
-        }
-        Ok(Outcome::Duplicate { first }) => {
-            metrics::event("duplicate");
-            tracing::debug!(
-                decision = "duplicate", receipt.id = %first, event.id = event_id, event.type = event_type,
-                "an event came again"
-            );
-        }
-        Ok(Outcome::Conflict { first }) => {
-            metrics::event("conflict");
-            tracing::warn!(
-                decision = "conflict", receipt.id = %first, event.id = event_id, event.type = event_type,
-                "an event came again with other bytes; the first one is kept"
-            );
-        }
-        Err(failure) => {
-            metrics::event("failed");
-            tracing::debug!(
-                decision = "failed", %failure, event.id = event_id, event.type = event_type,
-                "an event is not stored"
-            );
-        }
-    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
+use portero_outbound::FetchError;
 use portero_recipe::Reply;
 
 use crate::accept::Failure;
@@ -31,8 +32,8 @@ pub(crate) enum Refusal {
     NotFound,
     /// Another method than POST; the allowed ones.
     MethodNotAllowed(&'static str),
-    /// A content encoding.
-    EncodingUnsupported,
+    /// A content encoding that is not undone, or not for this source; those that are.
+    EncodingUnsupported(&'static str),
     /// A body that cannot be had.
     Body(BodyError),
     /// Too much in flight.
@@ -43,6 +44,10 @@ pub(crate) enum Refusal {
     SourceDisabled,
     /// It did not verify or cannot be read.
     Rejected(Box<Rejected>),
+    /// What verification needs, or what confirms a subscription, could not be fetched.
+    FetchFailed(FetchError),
+    /// The secret that a handshake brought was not (or not surely) committed.
+    SecretNotStored,
     /// The events were not (or not surely) committed.
     NotCommitted(Failure),
     /// Verifying and storing takes too long.
@@ -86,10 +91,10 @@ impl Refusal {
             Self::MethodNotAllowed(_) => {
                 Row::new(S::METHOD_NOT_ALLOWED, "method_not_allowed", "send the event with POST")
             }
-            Self::EncodingUnsupported => Row::new(
+            Self::EncodingUnsupported(_) => Row::new(
                 S::UNSUPPORTED_MEDIA_TYPE,
                 "encoding_unsupported",
-                "send the body without a content encoding",
+                "send the body without this content encoding",
             ),
             Self::Body(error) => body_row(*error),
             Self::Overloaded => {
@@ -106,6 +111,10 @@ impl Refusal {
             Self::Rejected(rejected) => {
                 Row { message: rejected.detail.clone(), ..Row::new(rejected.status, "rejected", "") }
             }
+            Self::FetchFailed(error) => fetch_row(*error),
+            Self::SecretNotStored => {
+                Row::unavailable("store_unavailable", "the secret cannot be stored now; try again", 5)
+            }
             Self::NotCommitted(failure) => failure_row(*failure),
             Self::DeadlineExceeded => {
                 Row::unavailable("deadline_exceeded", "storing the event takes too long; send it again", 5)
@@ -119,6 +128,35 @@ impl Refusal {
     /// The stable code: label of the request counter and `error` of the answer.
     pub(crate) fn code(&self) -> &'static str {
         self.row().code
+    }
+
+    /// Reason and words of a refusal that tells the source's owner something; one that is about this gateway tells nothing.
+    pub(crate) fn about_the_request(&self) -> Option<(&'static str, Cow<'_, str>)> {
+        match self {
+            Self::Rejected(rejected) => Some((rejected.reason, Cow::Borrowed(&rejected.detail))),
+            Self::EncodingUnsupported(_) => Some((
+                "ENCODING_UNSUPPORTED",
+                Cow::Borrowed("this source does not take the content encoding"),
+            )),
+            Self::Body(BodyError::TooLarge) => Some((
+                "BODY_TOO_LARGE",
+                Cow::Borrowed("the body, as sent or inflated, is larger than the limit"),
+            )),
+            Self::FetchFailed(error) => {
+                let detail = format!("what the request calls for cannot be fetched: {error}");
+                Some(("FETCH_FAILED", Cow::Owned(detail)))
+            }
+            Self::NotFound
+            | Self::MethodNotAllowed(_)
+            | Self::Body(BodyError::NoMemory | BodyError::Timeout | BodyError::Broken)
+            | Self::Overloaded
+            | Self::ConfigStale
+            | Self::SourceDisabled
+            | Self::SecretNotStored
+            | Self::NotCommitted(_)
+            | Self::DeadlineExceeded
+            | Self::Internal => None,
+        }
     }
 
     /// The answer.
@@ -140,8 +178,8 @@ impl Refusal {
         if let Self::MethodNotAllowed(allowed) = self {
             answer = answer.header(ALLOW, HeaderValue::from_static(allowed));
         }
-        if let Self::EncodingUnsupported = self {
-            answer = answer.header(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if let Self::EncodingUnsupported(accepted) = self {
+            answer = answer.header(ACCEPT_ENCODING, HeaderValue::from_static(accepted));
         }
         match rejected.and_then(|rejected| rejected.reply.clone()) {
             Some(reply) => answer.replaced(reply),
@@ -163,6 +201,15 @@ fn body_row(error: BodyError) -> Row {
             Row::new(StatusCode::BAD_REQUEST, "body_broken", "the body ended early or is malformed").closing()
         }
     }
+}
+
+fn fetch_row(error: FetchError) -> Row {
+    let message = if error == FetchError::Busy {
+        "too many keys are being fetched; send it again"
+    } else {
+        "the provider's key or confirmation cannot be fetched now; send it again"
+    };
+    Row::unavailable("fetch_failed", message, 5)
 }
 
 fn failure_row(failure: Failure) -> Row {
@@ -209,11 +256,14 @@ mod tests {
         let mut all = vec![
             Refusal::NotFound,
             Refusal::MethodNotAllowed("POST, HEAD"),
-            Refusal::EncodingUnsupported,
+            Refusal::EncodingUnsupported("identity"),
             Refusal::Overloaded,
             Refusal::ConfigStale,
             Refusal::SourceDisabled,
             Refusal::Rejected(Box::new(rejected)),
+            Refusal::FetchFailed(FetchError::Busy),
+            Refusal::FetchFailed(FetchError::Refused(404)),
+            Refusal::SecretNotStored,
             Refusal::DeadlineExceeded,
             Refusal::Internal,
         ];

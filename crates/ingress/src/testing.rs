@@ -1,16 +1,23 @@
 //! A store in memory with faults on demand, for this crate's tests.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use portero_store::{AcceptStore, Error, ErrorKind, Receipt, Result, Verdict};
+use portero_directory::Source;
+use portero_store::{
+    AcceptStore, Error, ErrorKind, NewRejection, Page, Receipt, Rejection, RejectionStore, Result,
+    StoredRejection, Verdict,
+};
 use portero_types::{
-    EntityHash, NewEvent, Position, ProviderName, ReceiptId, RequestId, Shard, SourceNo, TenantId, TenantNo,
-    Timestamp,
+    EntityHash, NewEvent, Position, ProviderName, ReceiptId, Redacted, RequestId, Shard, SourceId, SourceNo,
+    TenantId, TenantNo, Timestamp,
 };
 use tokio::sync::Semaphore;
+
+use crate::{SecretNotWritten, SecretWriter};
 
 /// What goes wrong with one call.
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +143,102 @@ fn commit(state: &mut FakeState, batch: &[NewEvent]) -> Result<Vec<Verdict>> {
         }
     });
     Ok(verdicts.collect())
+}
+
+/// Rejections in memory. Each record takes a permit of `gate` before it does anything, and does not give it back.
+pub(crate) struct FakeRejections {
+    pub(crate) rows: Mutex<Vec<NewRejection>>,
+    pub(crate) swept: Mutex<Vec<(Timestamp, u32)>>,
+    pub(crate) down: AtomicBool,
+    pub(crate) gate: Semaphore,
+}
+
+impl FakeRejections {
+    pub(crate) fn open() -> Arc<Self> {
+        let gate = Semaphore::new(Semaphore::MAX_PERMITS / 2);
+        Arc::new(Self { rows: Mutex::default(), swept: Mutex::default(), down: AtomicBool::new(false), gate })
+    }
+
+    pub(crate) fn rows(&self) -> Vec<NewRejection> {
+        self.rows.lock().expect("no test panics in here").clone()
+    }
+}
+
+#[async_trait]
+impl RejectionStore for FakeRejections {
+    async fn record(&self, rejections: Vec<NewRejection>) -> Result<()> {
+        self.gate.acquire().await.expect("never closed").forget();
+        if self.down.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, "down"));
+        }
+        self.rows.lock().expect("no test panics in here").extend(rejections);
+        Ok(())
+    }
+
+    async fn list(
+        &self,
+        _: &TenantId,
+        _: &SourceId,
+        _: Option<RequestId>,
+        _: u32,
+    ) -> Result<Page<Rejection>> {
+        Err(Error::new(ErrorKind::Unavailable, "the edge does not list"))
+    }
+
+    async fn get(&self, _: &TenantId, _: RequestId) -> Result<Option<StoredRejection>> {
+        Err(Error::new(ErrorKind::Unavailable, "the edge does not look"))
+    }
+
+    async fn sweep(&self, before: Timestamp, limit: u32) -> Result<u64> {
+        let mut swept = self.swept.lock().expect("no test panics in here");
+        swept.push((before, limit));
+        // The first two find as many as they may.
+        Ok(if swept.len() < 3 { u64::from(limit) } else { 7 })
+    }
+}
+
+/// Takes secrets of handshakes. Each write takes a permit of `gate` before it does anything.
+pub(crate) struct FakeSecrets {
+    pub(crate) written: Mutex<Vec<(SourceNo, String)>>,
+    pub(crate) answers: Mutex<std::result::Result<bool, SecretNotWritten>>,
+    pub(crate) waiting: AtomicUsize,
+    pub(crate) gate: Semaphore,
+}
+
+impl FakeSecrets {
+    pub(crate) fn gated(writes: usize) -> Arc<Self> {
+        let gate = Semaphore::new(writes);
+        Arc::new(Self {
+            written: Mutex::default(),
+            answers: Mutex::new(Ok(true)),
+            waiting: AtomicUsize::new(0),
+            gate,
+        })
+    }
+
+    pub(crate) fn written(&self) -> Vec<(SourceNo, String)> {
+        self.written.lock().expect("no test panics in here").clone()
+    }
+
+    pub(crate) fn answer(&self, answer: std::result::Result<bool, SecretNotWritten>) {
+        *self.answers.lock().expect("no test panics in here") = answer;
+    }
+}
+
+#[async_trait]
+impl SecretWriter for FakeSecrets {
+    async fn write(
+        &self,
+        source: &Source,
+        secret: &Redacted<String>,
+        _: Timestamp,
+    ) -> std::result::Result<bool, SecretNotWritten> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.gate.acquire().await.expect("never closed").forget();
+        let secret = (source.no, secret.expose_secret().clone());
+        self.written.lock().expect("no test panics in here").push(secret);
+        *self.answers.lock().expect("no test panics in here")
+    }
 }
 
 /// An event of a tenant named `acme`; `n` makes the receipt id.

@@ -6,17 +6,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use portero_directory::{Directory, DirectoryConfig};
-use portero_ingress::{AcceptConfig, AcceptHandle, Edge, EdgeConfig, Parts, Queues, serve};
-use portero_keyring::{KeyId, Keyring, secret_aad};
+use async_trait::async_trait;
+use portero_directory::{Directory, DirectoryConfig, Source};
+use portero_ingress::{
+    AcceptConfig, AcceptHandle, Edge, EdgeConfig, Parts, Queues, RejectionQueue, SecretNotWritten,
+    SecretWriter, serve,
+};
+use portero_keyring::{KeyId, Keyring, rejection_aad, secret_aad};
+use portero_outbound::Offline;
 use portero_prefilter::Disabled;
 use portero_recipe::{Recipe, SignOptions, sign};
 use portero_store::{
-    AcceptStore as _, ConfigStore as _, NewSecret, NewSource, NewTenant, SchemaStore as _, Sealed,
+    AcceptStore as _, CapturedRequest, ConfigStore as _, NewSecret, NewSource, NewTenant,
+    RejectionStore as _, SchemaStore as _, Sealed, SourceUpdate,
 };
 use portero_store_sqlite::SqliteStore;
 use portero_types::{
-    IngestKey, ManualClock, ProviderName, SecretId, SourceId, TenantId, TenantNo, Timestamp,
+    IngestKey, ManualClock, ProviderName, Redacted, SecretId, SourceId, TenantId, TenantNo, Timestamp,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -49,17 +55,7 @@ async fn create(path: &Path) {
         created_at: NOW,
     };
     store.create_source(new).await.expect("created");
-    let id = SecretId::new("first").expect("valid");
-    let sealed = keyring().seal(SECRET.as_bytes(), &secret_aad(&tenant, &source, &id), [3; 12]);
-    let new = NewSecret {
-        tenant,
-        source,
-        id,
-        sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
-        not_before: NOW,
-        retire_others_at: None,
-        created_at: NOW,
-    };
+    let new = new_secret(&tenant, &source, "first", SECRET, NOW);
     store.add_secret(new).await.expect("added");
     store.close().await;
 }
@@ -68,8 +64,43 @@ struct Gateway {
     address: SocketAddr,
     store: Arc<SqliteStore>,
     accept: AcceptHandle,
+    directory: Directory,
     shutdown: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
+    remembering: tokio::task::JoinHandle<()>,
+}
+
+/// Writes secrets of handshakes as the program does.
+struct Secrets(Arc<SqliteStore>, Directory);
+
+#[async_trait]
+impl SecretWriter for Secrets {
+    async fn write(
+        &self,
+        source: &Source,
+        secret: &Redacted<String>,
+        now: Timestamp,
+    ) -> Result<bool, SecretNotWritten> {
+        let new = new_secret(&source.tenant, &source.id, "handshake", secret.expose_secret(), now);
+        let written =
+            self.0.write_handshake_secret(source.no, new, now).await.map_err(|_| SecretNotWritten)?;
+        self.1.refresh_now().await.map_err(|_| SecretNotWritten)?;
+        Ok(written)
+    }
+}
+
+fn new_secret(tenant: &TenantId, source: &SourceId, id: &str, value: &str, now: Timestamp) -> NewSecret {
+    let id = SecretId::new(id).expect("valid");
+    let sealed = keyring().seal(value.as_bytes(), &secret_aad(tenant, source, &id), [3; 12]);
+    NewSecret {
+        tenant: tenant.clone(),
+        source: source.clone(),
+        id,
+        sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
+        not_before: now,
+        retire_others_at: None,
+        created_at: now,
+    }
 }
 
 /// Distinct bits all over, which ids need: they overwrite some of them with version and variant.
@@ -87,10 +118,18 @@ async fn start(path: &Path, run: u64) -> Gateway {
     let config = AcceptConfig { shards, queues: Queues::One, ..AcceptConfig::default() };
     let accept = AcceptHandle::new(config, Arc::clone(&store) as _, Arc::new(Disabled), Arc::new(|_| {}));
     let next = AtomicU64::new(run << 32);
+    let seal = Arc::new(|source: &Source, request_id, bytes: &[u8]| {
+        let sealed = keyring().seal(bytes, &rejection_aad(&source.tenant, &source.id, request_id), [4; 12]);
+        Sealed { key_id: sealed.key_id, bytes: sealed.bytes }
+    });
+    let (rejections, writer) = RejectionQueue::new(Arc::clone(&store) as _, seal);
     let parts = Parts {
-        directory,
+        directory: directory.clone(),
         accept: accept.clone(),
         prefilter: Arc::new(Disabled),
+        fetch: Arc::new(Offline),
+        secrets: Arc::new(Secrets(Arc::clone(&store), directory.clone())),
+        rejections,
         clock: Arc::new(ManualClock::at(NOW)),
         random: Arc::new(move || scattered(next.fetch_add(1, Ordering::Relaxed))),
         trace_parent: Arc::new(String::new),
@@ -99,7 +138,8 @@ async fn start(path: &Path, run: u64) -> Gateway {
     let address = listener.local_addr().expect("bound");
     let shutdown = CancellationToken::new();
     let serving = tokio::spawn(serve(listener, Edge::new(EdgeConfig::default(), parts), shutdown.clone()));
-    Gateway { address, store, accept, shutdown, serving }
+    let remembering = tokio::spawn(writer.run(shutdown.clone()));
+    Gateway { address, store, accept, directory, shutdown, serving, remembering }
 }
 
 impl Gateway {
@@ -107,6 +147,7 @@ impl Gateway {
         self.shutdown.cancel();
         self.serving.await.expect("no panic");
         self.accept.drain().await;
+        self.remembering.await.expect("no panic");
         self.store.close().await;
     }
 }
@@ -116,18 +157,22 @@ async fn deliver(address: SocketAddr, id: &str, entity: &str) -> String {
     let recipe = Recipe::preset("stripe").expect("a preset");
     let options = SignOptions { now: NOW, ..SignOptions::default() };
     let signed = sign(&recipe, SECRET, body.as_bytes(), options).expect("signs");
+    post(address, &signed.headers, &signed.body).await
+}
+
+async fn post(address: SocketAddr, headers: &[(String, String)], body: &[u8]) -> String {
     let mut request = format!(
         "POST /in/{} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n",
         IngestKey::from_bytes([1; 16]),
-        signed.body.len()
+        body.len()
     );
-    for (name, value) in signed.headers {
+    for (name, value) in headers {
         request.push_str(&format!("{name}: {value}\r\n"));
     }
     request.push_str("\r\n");
     let mut stream = TcpStream::connect(address).await.expect("listening");
     stream.write_all(request.as_bytes()).await.expect("sent");
-    stream.write_all(&signed.body).await.expect("sent");
+    stream.write_all(body).await.expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.expect("answered");
     answer
@@ -183,5 +228,75 @@ async fn every_event_answered_as_accepted_has_its_receipt_and_its_place() {
         assert!(receipt.secret_no.is_some(), "it says which secret verified");
         assert!(places.insert(receipt.position.expect("in the log")), "a place of its own");
     }
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_request_is_found_again_after_a_restart_with_what_it_held() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("portero.db");
+    create(&path).await;
+    let gateway = start(&path, 1).await;
+    let headers = vec![("stripe-signature".to_owned(), "t=1,v1=00".to_owned())];
+    let answer = post(gateway.address, &headers, b"{\"id\":\"evt_1\"}").await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    // Shutting down writes what waits.
+    gateway.stop().await;
+
+    let gateway = start(&path, 2).await;
+    let (tenant, source) = (TenantId::new("acme").expect("valid"), SourceId::new("stripe").expect("valid"));
+    let page = gateway.store.list(&tenant, &source, None, 10).await.expect("readable");
+    let [row] = &page.items[..] else { panic!("one: {page:?}") };
+    assert!(answer.contains(&row.request_id.to_string()) && answer.contains(&row.reason), "{answer}");
+    let stored = gateway.store.get(&tenant, row.request_id).await.expect("readable").expect("there");
+    let capture = stored.capture.expect("captured");
+    let aad = rejection_aad(&tenant, &source, row.request_id);
+    let bytes = keyring().open(&capture.key_id, &capture.bytes, &aad).expect("opens");
+    let request = CapturedRequest::decode(&bytes).expect("in the format");
+    assert_eq!(request.body, "{\"id\":\"evt_1\"}");
+    assert!(request.headers.iter().any(|header| header.name == "stripe-signature"));
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handshake_brings_the_secret_once_and_events_verify_with_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("portero.db");
+    create(&path).await;
+    let gateway = start(&path, 1).await;
+    let (tenant, source) = (TenantId::new("acme").expect("valid"), SourceId::new("stripe").expect("valid"));
+    let update = SourceUpdate {
+        preset: Some("asana".to_owned()),
+        recipe: Some(String::new()),
+        secret_expected_until: Some(Some(NOW.plus(std::time::Duration::from_secs(60)))),
+        ..SourceUpdate::new(tenant, source)
+    };
+    gateway.store.update_source(update).await.expect("updated");
+    gateway.directory.refresh_now().await.expect("readable");
+
+    let secret = "b537207f20cbfa02357cf448134da559e8bd39d61597dcd5631b8012eae53e81";
+    let hook = vec![("x-hook-secret".to_owned(), secret.to_owned())];
+    let shakes: Vec<_> = (0..8)
+        .map(|_| {
+            let (address, hook) = (gateway.address, hook.clone());
+            tokio::spawn(async move { post(address, &hook, b"").await })
+        })
+        .collect();
+    let mut taken = 0;
+    for shake in shakes {
+        let answer = shake.await.expect("no panic");
+        let good = answer.starts_with("HTTP/1.1 200 ");
+        assert!(good || answer.contains("HANDSHAKE_NOT_EXPECTED"), "{answer}");
+        assert_eq!(good, answer.contains(&format!("x-hook-secret: {secret}")), "{answer}");
+        taken += usize::from(good);
+    }
+    assert_eq!(taken, 1, "of many at once one succeeds");
+
+    let recipe = Recipe::preset("asana").expect("a preset");
+    let body = br#"{"events":[{"action":"changed","resource":{"gid":"7","resource_type":"task"}}]}"#;
+    let options = SignOptions { now: NOW, ..SignOptions::default() };
+    let signed = sign(&recipe, secret, body, options).expect("signs");
+    let answer = post(gateway.address, &signed.headers, &signed.body).await;
+    assert!(answer.contains(r#""status":"accepted""#), "{answer}");
     gateway.stop().await;
 }

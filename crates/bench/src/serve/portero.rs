@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use portero_directory::{Directory, DirectoryConfig};
-use portero_ingress::{AcceptConfig, AcceptHandle, Edge, EdgeConfig, Parts, Queues};
+use portero_ingress::{
+    AcceptConfig, AcceptHandle, Edge, EdgeConfig, NoSecrets, Parts, Queues, RejectionQueue,
+};
 use portero_keyring::{KEY_BYTES, KeyId, Keyring, NONCE_BYTES, secret_aad};
 use portero_prefilter::{Layered, Local, LocalConfig, Prefilter};
 use portero_store::{ConfigStore, NewSecret, NewSource, NewTenant, SchemaStore, Sealed, Source};
@@ -60,6 +62,9 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         directory,
         accept: accept.clone(),
         prefilter,
+        fetch: Arc::new(portero_outbound::Offline),
+        secrets: Arc::new(NoSecrets),
+        rejections: RejectionQueue::disabled(),
         clock,
         random: Arc::new(rand::random),
         trace_parent: Arc::new(String::new),

@@ -2,7 +2,11 @@
 
 mod bounds;
 mod deliver;
+mod encodings;
+mod fetching;
+mod handshakes;
 mod head;
+mod rejections;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -13,7 +17,8 @@ use std::time::Duration;
 
 use portero_directory::testing::FixedConfig;
 use portero_directory::{Directory, DirectoryConfig};
-use portero_keyring::{KeyId, Keyring, secret_aad};
+use portero_keyring::{KeyId, Keyring, rejection_aad, secret_aad};
+use portero_outbound::testing::Scripted;
 use portero_prefilter::{Disabled, Prefilter};
 use portero_recipe::{Recipe, SignOptions, sign};
 use portero_store::{ConfigSnapshot, ConfigStore, Revision, Sealed};
@@ -26,8 +31,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::testing::FakeStore;
-use crate::{AcceptConfig, AcceptHandle, Edge, EdgeConfig, Parts, Queues, serve};
+use crate::testing::{FakeRejections, FakeSecrets, FakeStore};
+use crate::{
+    AcceptConfig, AcceptHandle, Edge, EdgeConfig, Parts, Queues, RejectionQueue, SealCapture, serve,
+};
 
 /// One source per preset; its number is its place in this list.
 const PRESETS: [(&str, &str); 4] = [
@@ -51,8 +58,16 @@ struct Gateway {
     directory: Directory,
     clock: ManualClock,
     accept: AcceptHandle,
+    keyring: Arc<Keyring>,
+    /// What verification fetches.
+    fetch: Arc<Scripted>,
+    /// What handshakes bring.
+    secrets: Arc<FakeSecrets>,
+    /// What is remembered of refused requests.
+    rejections: Arc<FakeRejections>,
     shutdown: CancellationToken,
     serving: JoinHandle<()>,
+    remembering: JoinHandle<()>,
 }
 
 impl Gateway {
@@ -71,8 +86,13 @@ impl Gateway {
         // Nothing follows the store: tests say when to refresh.
         let patient =
             DirectoryConfig { stale_after: Duration::from_secs(3600), ..DirectoryConfig::default() };
-        let (directory, _) = Directory::open(config_store, keyring, patient).await.expect("readable");
+        let (directory, _) =
+            Directory::open(config_store, Arc::clone(&keyring), patient).await.expect("readable");
         let clock = ManualClock::at(NOW);
+        let (fetch, secrets) = (Scripted::new(), FakeSecrets::gated(1_000));
+        let rejections = FakeRejections::open();
+        let (queue, writer) =
+            RejectionQueue::new(Arc::clone(&rejections) as _, seal_with(Arc::clone(&keyring)));
         let accept_config = AcceptConfig { queues: Queues::One, ..AcceptConfig::default() };
         let accept = AcceptHandle::new(
             accept_config,
@@ -85,6 +105,9 @@ impl Gateway {
             directory: directory.clone(),
             accept: accept.clone(),
             prefilter,
+            fetch: Arc::clone(&fetch) as _,
+            secrets: Arc::clone(&secrets) as _,
+            rejections: queue,
             clock: Arc::new(clock.clone()) as Arc<dyn Clock>,
             random: Arc::new(move || scattered(next.fetch_add(1, Ordering::Relaxed))),
             trace_parent: Arc::new(|| "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
@@ -93,7 +116,37 @@ impl Gateway {
         let address = listener.local_addr().expect("bound");
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(serve(listener, Edge::new(config, parts), shutdown.clone()));
-        Self { address, store, config: fixed, directory, clock, accept, shutdown, serving }
+        let remembering = tokio::spawn(writer.run(shutdown.clone()));
+        Self {
+            address,
+            store,
+            config: fixed,
+            directory,
+            clock,
+            accept,
+            keyring,
+            fetch,
+            secrets,
+            rejections,
+            shutdown,
+            serving,
+            remembering,
+        }
+    }
+
+    /// Adds a source under a number that is free. `recipe` is a preset's name or a recipe.
+    async fn add(
+        &self,
+        number: u8,
+        recipe: &str,
+        secret: Option<&str>,
+        change: impl FnOnce(&mut portero_store::Source),
+    ) {
+        self.config.change(|snapshot| {
+            add(snapshot, &self.keyring, number, recipe, secret);
+            change(snapshot.sources.last_mut().expect("added"));
+        });
+        self.directory.refresh_now().await.expect("readable");
     }
 
     async fn connect(&self) -> TcpStream {
@@ -122,6 +175,7 @@ impl Gateway {
         self.shutdown.cancel();
         self.serving.await.expect("no panic");
         self.accept.drain().await;
+        self.remembering.await.expect("no panic");
     }
 
     fn stored(&self) -> Vec<String> {
@@ -228,15 +282,24 @@ fn configuration() -> (ConfigSnapshot, Arc<Keyring>) {
     (snapshot, Arc::new(keyring))
 }
 
-fn add(snapshot: &mut ConfigSnapshot, keyring: &Keyring, number: u8, preset: &str, secret: Option<&str>) {
+fn seal_with(keyring: Arc<Keyring>) -> SealCapture {
+    Arc::new(move |source, request_id, bytes| {
+        let sealed = keyring.seal(bytes, &rejection_aad(&source.tenant, &source.id, request_id), [9; 12]);
+        Sealed { key_id: sealed.key_id, bytes: sealed.bytes }
+    })
+}
+
+fn add(snapshot: &mut ConfigSnapshot, keyring: &Keyring, number: u8, recipe: &str, secret: Option<&str>) {
+    let preset = if recipe.starts_with('{') { "" } else { recipe };
+    let name = if preset.is_empty() { "custom" } else { preset };
     let source = portero_store::Source {
         no: SourceNo(i64::from(number)),
         tenant_no: TenantNo(1),
         tenant: TenantId::new("acme").expect("valid"),
-        id: SourceId::new(format!("{preset}-{number}")).expect("valid"),
-        provider: ProviderName::new(preset).expect("valid"),
+        id: SourceId::new(format!("{name}-{number}")).expect("valid"),
+        provider: ProviderName::new(name).expect("valid"),
         preset: preset.to_owned(),
-        recipe: String::new(),
+        recipe: if preset.is_empty() { recipe.to_owned() } else { String::new() },
         ingest_key: key(number),
         public_urls: Vec::new(),
         settings: BTreeMap::new(),

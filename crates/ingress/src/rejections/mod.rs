@@ -1,0 +1,133 @@
+//! Remembering refused requests, for the people who look for the cause.
+//!
+//! It must never delay or fail an answer, nor cost more than it is worth: the queue is bounded and drops what does not fit, a
+//! source gets a few entries and then one a second, and writing happens many at a time in a task of its own. Whoever
+//! sends rubbish sees no difference.
+
+mod limit;
+mod write;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::request;
+use portero_directory::Source;
+use portero_store::Sealed;
+use portero_types::{RequestId, Timestamp};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Instant;
+
+use crate::metrics;
+use crate::refusal::Refusal;
+use limit::Limit;
+
+pub use write::{RejectionWriter, sweep};
+
+/// Most refused requests that wait to be written.
+const WAITING_MAX: usize = 256;
+/// Most bytes of them.
+const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Seals what a request held, for the source that it was refused by. It works in the writing task and may take its time.
+pub type SealCapture = Arc<dyn Fn(&Source, RequestId, &[u8]) -> Sealed + Send + Sync>;
+
+/// Where refused requests go. Cheap to clone; clones share the queue and its limits.
+#[derive(Clone, Debug)]
+pub struct RejectionQueue(Option<Arc<Shared>>);
+
+#[derive(Debug)]
+struct Shared {
+    sender: mpsc::Sender<Refused>,
+    bytes: Arc<Semaphore>,
+    limit: Mutex<Limit>,
+}
+
+/// A refused request on its way to the store.
+struct Refused {
+    source: Arc<Source>,
+    request_id: RequestId,
+    received_at: Timestamp,
+    head: request::Parts,
+    /// As received; `None` when it was not read.
+    wire: Option<Bytes>,
+    /// What was verified; the same bytes unless a content coding was undone.
+    body: Option<Bytes>,
+    reason: &'static str,
+    detail: String,
+    _share: OwnedSemaphorePermit,
+}
+
+/// A request as far as it came.
+pub(crate) struct Seen<'a> {
+    pub(crate) source: &'a Arc<Source>,
+    pub(crate) request_id: RequestId,
+    pub(crate) received_at: Timestamp,
+    pub(crate) head: &'a request::Parts,
+    pub(crate) wire: Option<&'a Bytes>,
+    pub(crate) body: Option<&'a Bytes>,
+}
+
+impl RejectionQueue {
+    /// A queue and the task that empties it into a store.
+    #[must_use]
+    pub fn new(store: Arc<dyn portero_store::RejectionStore>, seal: SealCapture) -> (Self, RejectionWriter) {
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        let bytes = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
+        let queue = Self(Some(Arc::new(Shared { sender, bytes, limit: Mutex::default() })));
+        (queue, RejectionWriter::new(receiver, store, seal))
+    }
+
+    /// One that remembers nothing.
+    #[must_use]
+    pub const fn disabled() -> Self {
+        Self(None)
+    }
+
+    /// Remembers a refused request, when its refusal says something about the request and there is room. Never waits.
+    pub(crate) fn note(&self, seen: &Seen<'_>, refusal: &Refusal) {
+        let (Some(shared), Some((reason, detail))) = (&self.0, refusal.about_the_request()) else { return };
+        metrics::kept_rejection(match shared.offer(seen, reason, &detail) {
+            Ok(()) => "queued",
+            Err(lost) => lost,
+        });
+    }
+}
+
+impl Shared {
+    fn offer(&self, seen: &Seen<'_>, reason: &'static str, detail: &str) -> Result<(), &'static str> {
+        // A slot first: what is lost for want of room must not use up the source's share.
+        let slot = self.sender.try_reserve().map_err(|error| match error {
+            TrySendError::Full(()) => "queue_full",
+            TrySendError::Closed(()) => "shutting_down",
+        })?;
+        let share = Arc::clone(&self.bytes).try_acquire_many_owned(size(seen)).map_err(|_| "queue_full")?;
+        // No operation leaves it half done.
+        let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        if !limit.allows(seen.source.no, Instant::now()) {
+            return Err("limited");
+        }
+        drop(limit);
+        slot.send(Refused {
+            source: Arc::clone(seen.source),
+            request_id: seen.request_id,
+            received_at: seen.received_at,
+            head: seen.head.clone(),
+            wire: seen.wire.cloned(),
+            body: seen.body.cloned(),
+            reason,
+            detail: detail.to_owned(),
+            _share: share,
+        });
+        Ok(())
+    }
+}
+
+/// What an entry holds in memory, about.
+fn size(seen: &Seen<'_>) -> u32 {
+    let headers: usize =
+        seen.head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let uri = seen.head.uri.path_and_query().map_or(0, |text| text.as_str().len());
+    let bodies = seen.wire.map_or(0, Bytes::len) + seen.body.map_or(0, Bytes::len);
+    u32::try_from(headers + uri + bodies).unwrap_or(u32::MAX)
+}
