@@ -1,8 +1,9 @@
 //! XML, read as if it were JSON, for providers whose payload is XML.
 //!
 //! Elements become members, repeated ones a list, and those without elements a text; attributes do not count, and the
-//! outermost element's name does not either. `<notification><kind>k</kind></notification>` is `{"kind":"k"}`. There are no document types and no entities but the five of XML itself
-//! and characters by number: what a reader must not expand cannot be expanded.
+//! outermost element's name does not either: `<notification><kind>k</kind></notification>` is `{"kind":"k"}`. There are no
+//! document types and no entities but the five of XML itself and characters by number: what a reader must not expand
+//! cannot be expanded.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;

@@ -26,6 +26,7 @@ const TOPIC_SETTING: &str = "topic_arn";
 
 /// What a recipe may say about SNS.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Options {
     /// The signature versions that count. A topic signs with version 1, which is SHA-1, unless it is told otherwise.

@@ -23,6 +23,7 @@ const HEADERS_MAX: usize = 64;
 
 /// What a recipe may say about Contentful.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Options {
     /// How far the signed time may lie back, seconds. Contentful's own packages say 30, too little behind a queue.

@@ -25,6 +25,7 @@ const LIFE_S: i64 = 180;
 
 /// Jira Connect has no options.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Options {}
 

@@ -33,6 +33,7 @@ const WINDOW_S_MAX: u32 = 7 * 24 * 3600;
 
 /// Code by the name that recipes use, with its options.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum Verifier {
     /// PayPal: RSA under a certificate that the request names.

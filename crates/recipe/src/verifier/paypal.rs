@@ -27,6 +27,7 @@ const SIGNATURE_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 
 /// PayPal has no options.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Options {}
 

@@ -33,6 +33,7 @@ const ANSWER_DEPTH_MAX: usize = 8;
 
 /// Plaid has no options.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Options {}
 

@@ -105,10 +105,9 @@ fn numbered(recipe: &Recipe, texts: &[&str]) -> Vec<Secret> {
 /// A request signed by the vendor's formula, with the certificate that its verifier would fetch.
 pub(super) fn sample(provider: &str, case: &str) -> Owned {
     let lines = include_str!("../../../../tests/cases/signed-samples.jsonl").lines();
-    let samples = lines.map(|line| serde_json::from_str::<Value>(line).expect("a sample is JSON"));
+    let mut samples = lines.map(|line| serde_json::from_str::<Value>(line).expect("a sample is JSON"));
     let sample = samples
-        .filter(|sample| sample["provider"] == provider && sample["case"] == case)
-        .next()
+        .find(|sample| sample["provider"] == provider && sample["case"] == case)
         .unwrap_or_else(|| panic!("no sample {provider}/{case}"));
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let headers = sample["headers"].as_object().expect("headers").iter();

@@ -111,10 +111,7 @@ fn derived(name: &str) -> Option<Derived> {
 }
 
 fn name(item: &Item) -> Option<&str> {
-    match &item.bare_item {
-        BareItem::String(name) => Some(name.as_str()),
-        _ => None,
-    }
+    item.bare_item.as_string().map(|name| name.as_str())
 }
 
 fn value(request: &Request<'_>, url: Option<PublicUrl<'_>>, item: &Item) -> Result<String, Rejection> {

@@ -3,34 +3,34 @@
 //! The recipe fixes the algorithm and what must be covered; `content-digest` always must, so the body is. What the URL
 //! gives (`@authority`, `@path` …) comes from the configured public URL, never from the `Host` header.
 
+mod algorithm;
 mod digest;
 mod fields;
+mod signing;
 
 use portero_types::{SecretNo, Timestamp};
 use serde::Deserialize;
 use sfv::{BareItem, Dictionary, InnerList, ListEntry, Parser};
 
+use self::algorithm::Algorithm;
 use self::digest::CONTENT_DIGEST;
-use self::fields::{COMPONENTS_MAX, base, identifier, joined, needs_url, params};
+use self::fields::{COMPONENTS_MAX, base, identifier, joined, needs_url};
 use super::url::PublicUrl;
-use super::{Input, Signing, check_window, no_public_url, optional_setting};
-use crate::algorithm::{self, Key, SignatureBytes, mac};
-use crate::certificate::{KeyPairAlgorithm, PrivateKey, PublicKey};
+use super::{Input, check_window, no_public_url, optional_setting};
+use crate::algorithm::SignatureBytes;
 use crate::compile::{Checked, invalid};
-use crate::encoding::Encoding;
 use crate::schema::KeyForm;
 use crate::window::Unit;
-use crate::{InvalidSecret, Reason, Rejection, Request, SignError};
+use crate::{Reason, Rejection, Request};
 
 const SIGNATURE: &str = "signature";
 const SIGNATURE_INPUT: &str = "signature-input";
 /// Most signatures that are looked at where the recipe names no label.
 const SIGNATURES_MAX: usize = 4;
-/// The label of our own signatures where the recipe names none.
-const OWN_LABEL: &str = "sig1";
 
 /// What a recipe may say about HTTP signatures.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Options {
     /// The one algorithm.
@@ -58,62 +58,6 @@ const fn five_minutes() -> u32 {
 
 const fn one_minute() -> u32 {
     60
-}
-
-/// An algorithm by its registered name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-enum Algorithm {
-    #[serde(rename = "hmac-sha256")]
-    HmacSha256,
-    #[serde(rename = "ed25519")]
-    Ed25519,
-    #[serde(rename = "ecdsa-p256-sha256")]
-    EcdsaP256Sha256,
-    #[serde(rename = "rsa-v1_5-sha256")]
-    RsaV15Sha256,
-    #[serde(rename = "rsa-pss-sha512")]
-    RsaPssSha512,
-}
-
-impl Algorithm {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::HmacSha256 => "hmac-sha256",
-            Self::Ed25519 => "ed25519",
-            Self::EcdsaP256Sha256 => "ecdsa-p256-sha256",
-            Self::RsaV15Sha256 => "rsa-v1_5-sha256",
-            Self::RsaPssSha512 => "rsa-pss-sha512",
-        }
-    }
-
-    /// How it is made with a key pair; `None`: it is made with a shared secret.
-    const fn key_pair(self) -> Option<KeyPairAlgorithm> {
-        match self {
-            Self::HmacSha256 => None,
-            Self::Ed25519 => Some(KeyPairAlgorithm::Ed25519),
-            Self::EcdsaP256Sha256 => Some(KeyPairAlgorithm::EcdsaP256Fixed),
-            Self::RsaV15Sha256 => Some(KeyPairAlgorithm::RsaSha256),
-            Self::RsaPssSha512 => Some(KeyPairAlgorithm::RsaPssSha512),
-        }
-    }
-
-    fn proves(self, key: &Key, message: &[u8], signature: &SignatureBytes, raw: &[u8]) -> bool {
-        match (self.key_pair(), key) {
-            (None, Key::Shared(_)) => key
-                .judge(algorithm::Algorithm::HmacSha256, message)
-                .is_some_and(|judge| judge.accepts(signature)),
-            (Some(pair), Key::Public(key)) => key.verifies(pair, message, raw),
-            // The 32 bytes of an Ed25519 key, where the recipe says that the secret is one.
-            (Some(KeyPairAlgorithm::Ed25519), Key::Shared(bytes)) => ed25519(bytes.expose_secret())
-                .is_some_and(|key| key.verifies(KeyPairAlgorithm::Ed25519, message, raw)),
-            (None, Key::Public(_)) | (Some(_), Key::Shared(_)) => false,
-        }
-    }
-}
-
-fn ed25519(bytes: &[u8]) -> Option<PublicKey> {
-    let key = ed25519_dalek::VerifyingKey::from_bytes(bytes.try_into().ok()?).ok()?;
-    (!key.is_weak()).then(|| PublicKey::Ed25519(Box::new(key)))
 }
 
 impl Options {
@@ -262,66 +206,6 @@ impl Options {
             ));
         }
         Ok(())
-    }
-
-    pub(super) fn sign(&self, signing: &Signing<'_>) -> Result<Vec<(String, String)>, SignError> {
-        let digest = digest::write(signing.request.body);
-        let mut headers: Vec<(&str, &[u8])> = signing.request.headers.to_vec();
-        headers.retain(|(name, _)| !name.eq_ignore_ascii_case(CONTENT_DIGEST));
-        headers.push((CONTENT_DIGEST, digest.as_bytes()));
-        let request = Request { headers: &headers, ..*signing.request };
-        let missing = |rejection: Rejection| SignError::Missing(rejection.detail().to_owned());
-        let covered = self.covered(&request, signing.now).ok_or(SignError::CannotSign)?;
-        let messages = messages(&request, &covered).map_err(missing)?;
-        let message = messages.first().ok_or_else(|| missing(no_public_url()))?;
-        let signature = self.signature(signing.secret, message.as_bytes())?;
-        let label = self.label.as_deref().unwrap_or(OWN_LABEL);
-        Ok(vec![
-            (CONTENT_DIGEST.to_owned(), digest.clone()),
-            (SIGNATURE_INPUT.to_owned(), format!("{label}={}", params(&covered))),
-            (SIGNATURE.to_owned(), format!("{label}=:{}:", Encoding::Base64.encode(&signature))),
-        ])
-    }
-
-    /// What our own signature covers.
-    fn covered(&self, request: &Request<'_>, now: Timestamp) -> Option<InnerList> {
-        let mut covered = InnerList::new(self.required().filter_map(identifier).collect());
-        let mut set = |name: &str, value: BareItem| {
-            covered.params.insert(sfv::KeyRef::from_str(name).ok()?.to_owned(), value);
-            Some(())
-        };
-        let text = |text: &str| Some(BareItem::String(sfv::StringRef::from_str(text).ok()?.to_owned()));
-        set("created", BareItem::Integer(sfv::Integer::try_from(now.as_secs()).ok()?))?;
-        if let Some(keyid) = optional_setting(request, "keyid") {
-            set("keyid", text(keyid)?)?;
-        }
-        set("alg", text(self.algorithm.name())?)?;
-        if let Some(tag) = &self.tag {
-            set("tag", text(tag)?)?;
-        }
-        Some(covered)
-    }
-
-    fn signature(&self, secret: &str, message: &[u8]) -> Result<Vec<u8>, SignError> {
-        let Some(pair) = self.algorithm.key_pair() else {
-            let secret = secret.trim();
-            let whsec = secret.strip_prefix("whsec_").unwrap_or(secret);
-            let (key, expected) = match self.key {
-                KeyForm::Hex => (Encoding::Hex.decode(secret.as_bytes()), "hexadecimal"),
-                KeyForm::Base64 => (Encoding::Base64.decode(secret.as_bytes()), "base64"),
-                KeyForm::Whsec => (Encoding::Base64.decode(whsec.as_bytes()), "'whsec_' followed by base64"),
-                KeyForm::Text | KeyForm::NamedSha1 | KeyForm::Pem | KeyForm::Spki => {
-                    (Some(secret.as_bytes().to_vec()), "a text")
-                }
-            };
-            let key = key.filter(|key| !key.is_empty()).ok_or(InvalidSecret::Undecodable { expected })?;
-            return Ok(mac(algorithm::Algorithm::HmacSha256, &key, message));
-        };
-        if pair == KeyPairAlgorithm::RsaPssSha512 {
-            return Err(SignError::CannotSign);
-        }
-        let key = PrivateKey::from_pem(secret).map_err(|_| SignError::PrivateKeyNeeded)?;
-        key.sign(pair, message).ok_or(SignError::PrivateKeyNeeded)
     }
 }
 

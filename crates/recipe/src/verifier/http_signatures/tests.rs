@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use super::super::tests::{NOW, Owned, recipe, try_recipe};
 use super::*;
 use crate::Recipe;
-use crate::certificate::fixtures;
+use crate::algorithm::{Algorithm as Mac, mac};
+use crate::certificate::{KeyPairAlgorithm, PrivateKey, PublicKey, fixtures};
+use crate::encoding::Encoding;
+use crate::verifier::Signing;
 
 const URL: &str = "https://Hooks.example.test:443/v1/t/acme/signed";
 const SHARED: &str = "a-shared-secret-of-many-characters";
@@ -42,13 +45,9 @@ fn unsigned() -> Owned {
 }
 
 fn options(recipe: &Recipe) -> Options {
-    match &recipe.schemes[0].check {
-        crate::scheme::Check::Code(verifier, _) => match verifier.as_ref() {
-            crate::verifier::Verifier::HttpSignatures(options) => options.clone(),
-            _ => panic!("another verifier"),
-        },
-        _ => panic!("no verifier"),
-    }
+    let crate::scheme::Check::Code(verifier, _) = &recipe.schemes[0].check else { panic!("no verifier") };
+    let crate::verifier::Verifier::HttpSignatures(options) = verifier.as_ref() else { panic!("another") };
+    options.clone()
 }
 
 fn signed(recipe: &Recipe, request: &Owned, secret: &str) -> Owned {
@@ -67,7 +66,7 @@ fn covering(request: &Owned, input: &str) -> Owned {
     let inputs: Dictionary = Parser::new(&format!("s={input}")).parse().expect("a dictionary");
     let Some(ListEntry::InnerList(covered)) = inputs.get("s") else { panic!("no list") };
     let text = request.with(|request| messages(request, covered)).map(|texts| texts[0].clone());
-    let mac = mac(algorithm::Algorithm::HmacSha256, SHARED.as_bytes(), text.unwrap_or_default().as_bytes());
+    let mac = mac(Mac::HmacSha256, SHARED.as_bytes(), text.unwrap_or_default().as_bytes());
     request.set(SIGNATURE_INPUT, &format!("s={input}"));
     request.set(SIGNATURE, &format!("s=:{}:", Encoding::Base64.encode(&mac)));
     request
@@ -182,7 +181,7 @@ fn digests_that_are_known_must_all_be_the_bodys() {
         let text = format!(
             "\"content-digest\": {value}\n\"@signature-params\": (\"content-digest\");created=1750000000"
         );
-        let mac = mac(algorithm::Algorithm::HmacSha256, SHARED.as_bytes(), text.as_bytes());
+        let mac = mac(Mac::HmacSha256, SHARED.as_bytes(), text.as_bytes());
         request.set(SIGNATURE_INPUT, r#"s=("content-digest");created=1750000000"#);
         request.set(SIGNATURE, &format!("s=:{}:", Encoding::Base64.encode(&mac)));
         assert_eq!(request.refused(&recipe, &[SHARED], NOW), reason, "{value}");
@@ -353,7 +352,7 @@ fn the_request_of_rfc_9421_b_2_5_has_its_mac() {
     );
     let key =
         decoded("uzvJfB4u3N0Jy4T7NZ75MDVcr8zSTInedJtkgcu46YW4XByzNJjxBdtjUkdJPBtbmHhIDi6pcl8jsasjlTMtDQ==");
-    let mac = mac(algorithm::Algorithm::HmacSha256, &key, &base);
+    let mac = mac(Mac::HmacSha256, &key, &base);
     assert_eq!(Encoding::Base64.encode(&mac), "pxcQw6G3AjtMBQjwo8XzkZf/bws5LelbaMk5rGIGtE8=");
 }
 
