@@ -9,8 +9,10 @@ mod edge;
 mod grpc;
 mod keyring;
 mod management;
+mod outbound;
 mod reader;
 mod redis;
+mod rejections;
 mod shutdown;
 mod sources;
 mod telemetry;
@@ -22,8 +24,10 @@ pub(crate) use edge::EdgeSection;
 pub(crate) use grpc::Grpc;
 pub(crate) use keyring::KeyringSection;
 pub(crate) use management::Management;
+pub(crate) use outbound::Outbound;
 pub(crate) use reader::{Problem, Problems, Reader};
 pub(crate) use redis::Redis;
+pub(crate) use rejections::Rejections;
 pub(crate) use shutdown::Shutdown;
 pub(crate) use sources::Sources;
 pub(crate) use telemetry::{LogFormat, Telemetry};
@@ -56,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) redis: Redis,
     pub(crate) keyring: KeyringSection,
     pub(crate) auth: Auth,
+    pub(crate) outbound: Outbound,
+    pub(crate) rejections: Rejections,
     pub(crate) telemetry: Telemetry,
     pub(crate) shutdown: Shutdown,
 }
@@ -77,6 +83,8 @@ impl Config {
             redis: Redis::read(&mut root.section("redis")),
             keyring: KeyringSection::read(&mut root.section("keyring")),
             auth: Auth::read(&mut root.section("auth")),
+            outbound: Outbound::read(&mut root.section("outbound")),
+            rejections: Rejections::read(&mut root.section("rejections")),
             telemetry: Telemetry::read(&mut root.section("telemetry")),
             shutdown: Shutdown::read(&mut root.section("shutdown")),
         };
@@ -143,15 +151,25 @@ mod tests {
 
     #[test]
     fn all_problems_are_reported_at_once_with_place_and_reason() {
-        let text = "colour = 1\n[edge]\nlisten = \"nowhere\"\nbody_max = \"12 parsecs\"\nlissten = 1\n[grpc]\nlisten = 5";
+        let text = "colour = 1\n[edge]\nlisten = \"nowhere\"\nbody_max = \"12 parsecs\"\nlissten = 1\n[grpc]\nlisten = 5\n\
+                    [outbound]\nproxy = \"socks5://u:hunter2@proxy\"\ntimeout = \"1h\"\n[rejections]\nretention = \"1s\"";
         let problems = Config::load(&sources(text, &[("PORTERO__SHUTDOWN__DRAIN_DELAY", "soon")]))
-            .expect_err("five things are wrong")
+            .expect_err("nine things are wrong")
             .to_string();
-        for place in
-            ["colour", "edge.listen", "edge.body_max", "edge.lissten", "grpc.listen", "shutdown.drain_delay"]
-        {
+        for place in [
+            "colour",
+            "edge.listen",
+            "edge.body_max",
+            "edge.lissten",
+            "grpc.listen",
+            "outbound.proxy",
+            "outbound.timeout",
+            "rejections.retention",
+            "shutdown.drain_delay",
+        ] {
             assert!(problems.contains(place), "{place} is missing in:\n{problems}");
         }
+        assert!(!problems.contains("hunter2"), "{problems}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! One gateway process, put together from its parts: started, watched, drained.
 
 mod callers;
+mod edge;
+mod handshake_secrets;
 mod management;
 mod store;
 
@@ -14,9 +16,8 @@ use portero_auth::Verifier;
 use portero_directory::{Directory, DirectoryConfig};
 use portero_dispatcher::{Dispatcher, DispatcherConfig, TraceHook};
 use portero_ingress::accept::{AcceptConfig, AcceptHandle};
-use portero_ingress::{Edge, EdgeConfig, Parts};
 use portero_keyring::{KeyId, Keyring};
-use portero_prefilter::{Layered, Local, LocalConfig, Prefilter, Redis, RedisConfig};
+use portero_prefilter::{Layered, Local, LocalConfig, Redis, RedisConfig};
 use portero_store::DynStore;
 use portero_types::{Clock as _, SessionId};
 use tokio::net::TcpListener;
@@ -93,7 +94,7 @@ impl Gateway {
             close_grpc: CancellationToken::new(),
             close_rest,
         };
-        addresses.edge = gateway.start_edge(&directory, prefilter).await?;
+        addresses.edge = gateway.start_edge(&directory, &keyring, prefilter).await?;
         addresses.grpc = gateway.start_grpc(store, directory, keyring, verifier).await?;
         gateway.addresses = addresses;
         tracing::info!(
@@ -104,41 +105,6 @@ impl Gateway {
             "the gateway is serving"
         );
         Ok(gateway)
-    }
-
-    async fn start_edge(
-        &self,
-        directory: &Directory,
-        prefilter: Arc<Layered>,
-    ) -> anyhow::Result<Option<SocketAddr>> {
-        if !self.config.has(Role::Edge) {
-            return Ok(None);
-        }
-        let section = &self.config.edge;
-        let settings = EdgeConfig {
-            connections_max: usize::try_from(section.connections_max).unwrap_or(usize::MAX),
-            header_timeout: section.header_timeout,
-            body_timeout: section.body_timeout,
-            body_bytes_max: section.body_max.0,
-            body_bytes_in_flight_max: section.inflight_max.0,
-            deadline: section.commit_timeout,
-            receipt_retention: section.dedup_retention,
-            close_timeout: self.config.shutdown.drain_timeout,
-            ..EdgeConfig::default()
-        };
-        let parts = Parts {
-            directory: directory.clone(),
-            accept: self.accept.clone(),
-            prefilter: prefilter as Arc<dyn Prefilter>,
-            clock: Arc::new(self.clock.clone()),
-            random: Arc::new(entropy::random_u128),
-            trace_parent: Arc::new(telemetry::current_trace_parent),
-        };
-        let listener = bind(section.listen).await?;
-        let address = listener.local_addr()?;
-        let edge = Edge::new(settings, parts);
-        self.tasks.spawn(portero_ingress::serve(listener, edge, self.close_edge.clone()));
-        Ok(Some(address))
     }
 
     async fn start_grpc(
@@ -323,6 +289,7 @@ fn metrics() -> anyhow::Result<metrics_exporter_prometheus::PrometheusHandle> {
     portero_auth::describe();
     portero_dispatcher::metrics::describe();
     portero_ingress::metrics::describe();
+    portero_outbound::metrics::describe();
     portero_prefilter::describe();
     Ok(handle)
 }

@@ -1,0 +1,114 @@
+//! The edge and what runs beside it: fetching, and remembering refused requests.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use portero_directory::{Directory, Source};
+use portero_ingress::{Edge, EdgeConfig, Parts, RejectionQueue, SealCapture, sweep_rejections};
+use portero_keyring::{Keyring, rejection_aad};
+use portero_outbound::{CacheConfig, CachedFetcher, Fetch, HttpConfig, HttpFetcher, InvalidConfig, Offline};
+use portero_prefilter::{Layered, Prefilter};
+use portero_store::{RejectionStore, Sealed};
+use portero_types::{Clock, RequestId};
+
+use super::handshake_secrets::HandshakeSecrets;
+use super::{Gateway, Opened, bind, config_store};
+use crate::config::{Outbound, Role};
+use crate::{entropy, telemetry};
+
+impl Gateway {
+    /// Starts taking webhooks, if this process does; the address.
+    pub(super) async fn start_edge(
+        &self,
+        directory: &Directory,
+        keyring: &Arc<Keyring>,
+        prefilter: Arc<Layered>,
+    ) -> anyhow::Result<Option<SocketAddr>> {
+        if !self.config.has(Role::Edge) {
+            return Ok(None);
+        }
+        let fetch = fetcher(&self.config.outbound)?;
+        let secrets = HandshakeSecrets {
+            store: config_store(&self.opened),
+            keyring: Arc::clone(keyring),
+            directory: directory.clone(),
+        };
+        let listener = bind(self.config.edge.listen).await?;
+        let address = listener.local_addr()?;
+        let parts = Parts {
+            directory: directory.clone(),
+            accept: self.accept.clone(),
+            prefilter: prefilter as Arc<dyn Prefilter>,
+            fetch,
+            secrets: Arc::new(secrets),
+            rejections: self.remember_rejections(keyring),
+            clock: Arc::new(self.clock.clone()),
+            random: Arc::new(entropy::random_u128),
+            trace_parent: Arc::new(telemetry::current_trace_parent),
+        };
+        let edge = Edge::new(self.edge_settings(), parts);
+        self.tasks.spawn(portero_ingress::serve(listener, edge, self.close_edge.clone()));
+        Ok(Some(address))
+    }
+
+    fn edge_settings(&self) -> EdgeConfig {
+        let section = &self.config.edge;
+        EdgeConfig {
+            connections_max: usize::try_from(section.connections_max).unwrap_or(usize::MAX),
+            header_timeout: section.header_timeout,
+            body_timeout: section.body_timeout,
+            body_bytes_max: section.body_max.0,
+            body_bytes_in_flight_max: section.inflight_max.0,
+            deadline: section.commit_timeout,
+            receipt_retention: section.dedup_retention,
+            close_timeout: self.config.shutdown.drain_timeout,
+            ..EdgeConfig::default()
+        }
+    }
+
+    /// Starts the tasks that write refused requests down and forget them; the queue to the former.
+    fn remember_rejections(&self, keyring: &Arc<Keyring>) -> RejectionQueue {
+        let store = rejection_store(&self.opened);
+        let (queue, writer) = RejectionQueue::new(Arc::clone(&store), seal_with(Arc::clone(keyring)));
+        self.tasks.spawn(writer.run(self.close_rest.clone()));
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        let retention = self.config.rejections.retention;
+        self.tasks.spawn(sweep_rejections(store, clock, retention, self.close_rest.clone()));
+        queue
+    }
+}
+
+fn seal_with(keyring: Arc<Keyring>) -> SealCapture {
+    Arc::new(move |source: &Source, request_id: RequestId, bytes: &[u8]| {
+        let aad = rejection_aad(&source.tenant, &source.id, request_id);
+        let sealed = keyring.seal(bytes, &aad, entropy::random());
+        Sealed { key_id: sealed.key_id, bytes: sealed.bytes }
+    })
+}
+
+/// What fetches certificates and keys of providers.
+fn fetcher(section: &Outbound) -> anyhow::Result<Arc<dyn Fetch>> {
+    let settings = HttpConfig {
+        proxy: section.proxy.clone(),
+        ca_file: section.ca_file.clone(),
+        timeout: section.timeout,
+    };
+    let upstream: Arc<dyn Fetch> = match HttpFetcher::new(&settings) {
+        Ok(fetcher) => Arc::new(fetcher),
+        // Most providers need nothing fetched; they go on.
+        Err(error @ InvalidConfig::Tls) => {
+            tracing::warn!(%error, "nothing can be fetched: providers that name a certificate are answered 503");
+            Arc::new(Offline)
+        }
+        Err(error) => return Err(error).context("the settings of [outbound] cannot be used"),
+    };
+    Ok(Arc::new(CachedFetcher::new(upstream, CacheConfig::default())))
+}
+
+fn rejection_store(opened: &Opened) -> Arc<dyn RejectionStore> {
+    match opened {
+        Opened::Sqlite(store) => Arc::new(store.clone()),
+        Opened::Postgres(store) => Arc::new(store.clone()),
+    }
+}
