@@ -1,24 +1,28 @@
 //! Signing, the inverse of verification: for the command line, tests and senders.
 
+mod choose;
+mod place;
+mod signer;
+
 use std::collections::BTreeMap;
-use std::ops::Range;
 
+use portero_types::Timestamp;
 use portero_types::limits::EVENTS_PER_REQUEST_MAX;
-use portero_types::{SecretNo, Timestamp};
 
-use crate::algorithm::{Algorithm, Key, mac, sha256};
-use crate::certificate::PrivateKey;
+use crate::algorithm::sha256;
 use crate::context::Context;
 use crate::encoding::Encoding;
 use crate::form::{self, Field};
-use crate::json::{Document, Lookup};
-use crate::path::{Path, Segment};
+use crate::json::Document;
+use crate::path::Path;
 use crate::scheme::{Check, Place, Proof, Scheme};
-use crate::secret::seed;
 use crate::template::{Part, Source, Template};
 use crate::url_form::urls;
 use crate::verifier::Signing;
-use crate::{InvalidSecret, Recipe, Request, Secret};
+use crate::{InvalidSecret, Recipe, Request};
+use choose::choose;
+use place::place_in;
+use signer::Signer;
 
 /// No settings.
 static NO_SETTINGS: BTreeMap<String, String> = BTreeMap::new();
@@ -157,7 +161,9 @@ pub fn sign(
             let name = names.first().cloned().unwrap_or_default();
             in_header = Some((name, signer.sign(proof, context, &ts)?));
         }
-        Place::Numbered(prefix) => in_header = Some((format!("{prefix}1"), signer.sign(proof, context, &ts)?)),
+        Place::Numbered(prefix) => {
+            in_header = Some((format!("{prefix}1"), signer.sign(proof, context, &ts)?))
+        }
         Place::Query(name) => in_query = Some((name, signer.sign(proof, context, &ts)?)),
         Place::Form(name) => body = form_with(&body, name, &signer.sign(proof, context, &ts)?),
         Place::Json(path) => {
@@ -197,9 +203,9 @@ fn signed_time(
                 let document = parse(body)?;
                 let request = Request::new("POST", "", &[], body);
                 let context = Context { document: Some(&document), ..Context::unverified(&request) };
-                let text = context.fill(source).map_err(|problem| {
-                    SignError::Missing(problem.of_signed_part().detail().to_owned())
-                })?;
+                let text = context
+                    .fill(source)
+                    .map_err(|problem| SignError::Missing(problem.of_signed_part().detail().to_owned()))?;
                 return Ok(String::from_utf8_lossy(&text).into_owned());
             }
             _ => {}
@@ -239,57 +245,6 @@ fn form_with(body: &[u8], name: &str, value: &str) -> Vec<u8> {
     add_field(&mut field, name, value);
     let separator = if body.is_empty() { &b""[..] } else { b"&" };
     [field.as_bytes(), separator, body].concat()
-}
-
-/// The scheme asked for; or the first whose signatures fit the body: one with signatures in items if the body has such,
-/// one that signs the sorted form if it is a form, else any that the headers and the query allow.
-fn choose<'r>(
-    recipe: &'r Recipe,
-    body: &[u8],
-    options: &SignOptions<'_>,
-) -> Result<(usize, &'r Scheme), SignError> {
-    if let Some(n) = options.scheme {
-        return recipe.schemes.get(n).map(|scheme| (n, scheme)).ok_or(SignError::NoSuchScheme);
-    }
-    let document = parse(body).ok();
-    let has_items = |scheme: &Scheme| {
-        matches!(scheme.proof().map(|proof| &proof.place), Some(Place::Item(_)))
-            && document.as_ref().is_some_and(|document| {
-                let items = list_of(scheme).map(|path| document.items(path, EVENTS_PER_REQUEST_MAX));
-                items.is_some_and(|items| items.is_ok_and(|items| !items.is_empty()))
-            })
-    };
-    let is_form = options.headers.iter().any(|(name, value)| {
-        name.eq_ignore_ascii_case("content-type") && value.starts_with("application/x-www-form-urlencoded")
-    });
-    let signs_form = |scheme: &Scheme| {
-        let message = scheme.proof().and_then(|proof| proof.message.as_ref());
-        is_form && message.is_some_and(|message| message.uses(&Source::FormSorted))
-    };
-    let schemes = || recipe.schemes.iter().enumerate().filter(|(_, scheme)| allowed(scheme, options));
-    schemes()
-        .find(|(_, scheme)| has_items(scheme))
-        .or_else(|| schemes().find(|(_, scheme)| signs_form(scheme)))
-        .or_else(|| schemes().next())
-        .or_else(|| recipe.schemes.iter().enumerate().next())
-        .ok_or(SignError::NoSuchScheme)
-}
-
-/// Whether what a scheme is known by is there, or comes with the signature.
-fn allowed(scheme: &Scheme, options: &SignOptions<'_>) -> bool {
-    let proof = scheme.proof();
-    let header = scheme.when_header.as_ref().is_none_or(|name| {
-        let comes = proof.is_some_and(
-            |proof| matches!(&proof.place, Place::Headers(names) if names.first() == Some(name)),
-        );
-        comes || options.headers.iter().any(|(have, _)| have.eq_ignore_ascii_case(name))
-    });
-    let query = scheme.when_query.as_ref().is_none_or(|name| {
-        let digest = proof.and_then(|proof| proof.body_digest.as_ref());
-        let comes = digest.is_some_and(|(of, _)| of.uses(&Source::Query(name.clone())));
-        comes || form::field(options.query.as_bytes(), name) != Field::Missing
-    });
-    header && query
 }
 
 /// The path to the items of a scheme that signs each.
@@ -342,70 +297,6 @@ fn set(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
     headers.push((name, value.to_owned()));
 }
 
-/// What makes signatures.
-enum Signer {
-    Shared(Algorithm, Key, String),
-    Private(Algorithm, Box<PrivateKey>),
-}
-
-impl Signer {
-    fn new(recipe: &Recipe, proof: &Proof, scheme: usize, secret: &str) -> Result<Self, SignError> {
-        let public = proof.reader.algorithms.iter().find(|(_, algorithm)| algorithm.is_public());
-        if let Some((_, algorithm)) = public {
-            if let Ok(key) = PrivateKey::from_pem(secret) {
-                return Ok(Self::Private(*algorithm, Box::new(key)));
-            }
-            if let Some(seed) = proof.keys.iter().find_map(|form| seed(*form, secret)) {
-                let key = ed25519_dalek::SigningKey::from_bytes(&seed);
-                return Ok(Self::Private(Algorithm::Ed25519, Box::new(PrivateKey::Ed25519(Box::new(key)))));
-            }
-        }
-        let secret = match Secret::new(recipe, SecretNo(0), secret, Timestamp::EPOCH, None) {
-            Err(_) if public.is_some() => return Err(SignError::PrivateKeyNeeded),
-            secret => secret?,
-        };
-        for key in secret.keys(scheme) {
-            let fitting = proof.reader.algorithms.iter().find(|(_, algorithm)| key.fits(*algorithm));
-            if let (Some((_, algorithm)), Key::Shared(_)) = (fitting, key) {
-                let name = secret.name().unwrap_or_default().to_owned();
-                return Ok(Self::Shared(*algorithm, key.clone(), name));
-            }
-        }
-        Err(SignError::PrivateKeyNeeded)
-    }
-
-    /// The signature, written as the provider writes it.
-    fn sign(&self, proof: &Proof, context: Context<'_>, ts: &str) -> Result<String, SignError> {
-        let shared = match self {
-            Self::Shared(_, key, _) => key.shared(),
-            Self::Private(..) => None,
-        };
-        let context = Context { secret: shared, ..context };
-        let message = match &proof.message {
-            Some(template) => context
-                .fill(template)
-                .map_err(|problem| SignError::Missing(problem.of_signed_part().detail().to_owned()))?,
-            None => (&[][..]).into(),
-        };
-        let (algorithm, name, signature) = match self {
-            Self::Private(algorithm, key) => {
-                let pair = algorithm.key_pair().ok_or(SignError::PrivateKeyNeeded)?;
-                (*algorithm, "", key.sign(pair, &message).ok_or(SignError::PrivateKeyNeeded)?)
-            }
-            Self::Shared(algorithm, key, name) => {
-                let key = key.shared().unwrap_or_default();
-                let signature = match algorithm {
-                    Algorithm::Equal | Algorithm::Basic => key.to_vec(),
-                    Algorithm::Sha256 => sha256(&message),
-                    _ => mac(*algorithm, key, &message),
-                };
-                (*algorithm, name.as_str(), signature)
-            }
-        };
-        Ok(proof.reader.write(algorithm, name, &signature, ts))
-    }
-}
-
 /// Signs each item and writes the signatures into the body, from the last to the first so that places stay valid.
 fn sign_items(
     proof: &Proof,
@@ -425,50 +316,4 @@ fn sign_items(
         body = place_in(&body, &document, item.at.clone(), path, &text)?;
     }
     Ok(body)
-}
-
-/// Writes a string at a path below the object at `from`: in place of the value there, or as a new first member. Up to
-/// that object, `bytes` and `document` are the same.
-fn place_in(
-    bytes: &[u8],
-    document: &Document<'_>,
-    from: Range<usize>,
-    path: &Path,
-    text: &str,
-) -> Result<Vec<u8>, SignError> {
-    let mut value = serde_json::Value::String(text.to_owned()).to_string();
-    if let Lookup::Found(at) = document.lookup(from.clone(), path) {
-        return Ok([&bytes[..at.start], value.as_bytes(), &bytes[at.end..]].concat());
-    }
-    let names: Vec<&str> = path
-        .segments()
-        .iter()
-        .map(|segment| match segment {
-            Segment::Name { name, .. } => Ok(name.as_str()),
-            Segment::Each => Err(SignError::BodyShape),
-        })
-        .collect::<Result<_, _>>()?;
-    // The deepest object on the way that exists takes what is missing.
-    let mut parent = from;
-    let mut depth = 0;
-    while depth + 1 < names.len() {
-        let step = Path::parse(names[depth]).map_err(|_| SignError::BodyShape)?;
-        match document.lookup(parent.clone(), &step) {
-            Lookup::Found(at) => parent = at,
-            Lookup::Missing => break,
-            Lookup::Duplicate => return Err(SignError::BodyShape),
-        }
-        depth += 1;
-    }
-    if bytes.get(parent.start) != Some(&b'{') {
-        return Err(SignError::BodyShape);
-    }
-    for name in names[depth + 1..].iter().rev() {
-        value = format!("{{{}:{value}}}", serde_json::Value::from(*name));
-    }
-    let rest = &bytes[parent.start + 1..];
-    let is_empty = rest.trim_ascii_start().first() == Some(&b'}');
-    let comma = if is_empty { "" } else { "," };
-    let member = format!("{}:{value}{comma}", serde_json::Value::from(names[depth]));
-    Ok([&bytes[..=parent.start], member.as_bytes(), rest].concat())
 }

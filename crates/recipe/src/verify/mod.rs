@@ -1,0 +1,144 @@
+//! Verification: is this request from the holder of one of the source's secrets?
+
+mod attempt;
+mod matching;
+
+use portero_types::limits::ACTIVE_SECRETS_MAX;
+use portero_types::{SecretNo, Timestamp};
+
+use crate::json::Item;
+use crate::scheme::{Check, Place};
+use crate::verifier::Input;
+use crate::{Fetch, Reason, Recipe, Rejection, Request, Secret};
+use attempt::Attempt;
+
+pub(crate) use attempt::too_many_events;
+
+/// Proof that a request was verified. Only [`verify`] makes one.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    secret: Option<SecretNo>,
+    scheme: usize,
+    items: Vec<(Item, SecretNo)>,
+}
+
+impl Verified {
+    /// The secret that matched; `None` where the recipe needs none. When the items of a batch were signed under
+    /// different secrets this is the first item's, and [`crate::Extracted::secret`] tells each item's.
+    #[must_use]
+    pub const fn secret(&self) -> Option<SecretNo> {
+        self.secret
+    }
+
+    /// The number of the scheme by which it was verified.
+    pub(crate) const fn scheme(&self) -> usize {
+        self.scheme
+    }
+
+    /// The items of a batch whose items are signed one by one; else empty.
+    pub(crate) fn items(&self) -> &[(Item, SecretNo)] {
+        &self.items
+    }
+}
+
+/// Verifies a request over its bytes as received, against every secret active at `now`.
+///
+/// At most [`ACTIVE_SECRETS_MAX`] active secrets are tried, in the order given.
+///
+/// # Errors
+/// A [`Rejection`] with its reason. [`Reason::TimestampTooOld`] and [`Reason::TimestampInFuture`] are only given when the
+/// signature itself is good, so a source may choose to hold such a request rather than to refuse it.
+pub fn verify(
+    recipe: &Recipe,
+    request: &Request<'_>,
+    secrets: &[Secret],
+    now: Timestamp,
+) -> Result<Verified, Rejection> {
+    let Some((scheme_no, scheme)) = recipe.scheme_for(request) else {
+        return Err(Rejection::new(
+            Reason::SignatureMissing,
+            "the request carries none of the headers by which the provider's requests are known",
+        ));
+    };
+    settled(recipe, request)?;
+    let input = || active(scheme_no, secrets, now);
+    match &scheme.check {
+        Check::Nothing => Ok(Verified { secret: None, scheme: scheme_no, items: Vec::new() }),
+        Check::Code(verifier, forms) => {
+            let active = if forms.is_empty() { Vec::new() } else { input()? };
+            let input = Input { request, secrets: &active, scheme: scheme_no, now };
+            let secret = verifier.verify(&input)?;
+            Ok(Verified { secret, scheme: scheme_no, items: Vec::new() })
+        }
+        Check::Proof(proof) => {
+            let active = input()?;
+            let attempt = Attempt { proof, active: &active, scheme_no, request, now };
+            match &proof.place {
+                Place::Headers(names) => attempt.headers(names),
+                Place::Numbered(prefix) => attempt.numbered(prefix),
+                Place::Query(name) => attempt.query(name),
+                Place::Form(name) => attempt.form(name),
+                Place::Json(path) => attempt.json(path),
+                Place::Item(path) => attempt.items(scheme, path),
+            }
+        }
+    }
+}
+
+/// What must be fetched before a request can be verified, such as the certificate that it names; `None`: nothing.
+///
+/// Only looks at the request; nothing in it is verified yet, so the recipe's code pins where may be fetched from.
+///
+/// # Errors
+/// A [`Rejection`] when the request can be refused without fetching anything.
+pub fn fetch_needed(
+    recipe: &Recipe,
+    request: &Request<'_>,
+    secrets: &[Secret],
+    now: Timestamp,
+) -> Result<Option<Fetch>, Rejection> {
+    let Some((scheme_no, scheme)) = recipe.scheme_for(request) else { return Ok(None) };
+    let Check::Code(verifier, forms) = &scheme.check else { return Ok(None) };
+    if request.method != "POST" {
+        return Ok(None);
+    }
+    settled(recipe, request)?;
+    let active = if forms.is_empty() { Vec::new() } else { active(scheme_no, secrets, now)? };
+    verifier.fetch(&Input { request, secrets: &active, scheme: scheme_no, now })
+}
+
+/// What must be fetched because of a verified request before it is accepted, such as the URL that confirms a topic's
+/// subscription; `None`: nothing.
+#[must_use]
+pub fn follow_up(recipe: &Recipe, request: &Request<'_>, verified: &Verified) -> Option<Fetch> {
+    match &recipe.schemes.get(verified.scheme)?.check {
+        Check::Code(verifier, _) => verifier.follow_up(request),
+        Check::Nothing | Check::Proof(_) => None,
+    }
+}
+
+/// Refuses everything while the source lacks a setting that its recipe needs.
+fn settled(recipe: &Recipe, request: &Request<'_>) -> Result<(), Rejection> {
+    match recipe.missing_settings(request.settings)[..] {
+        [] => Ok(()),
+        [missing, ..] => Err(Rejection::new(
+            Reason::SettingMissing,
+            format!("the source's setting '{missing}' is not configured"),
+        )),
+    }
+}
+
+/// The secrets that may verify now.
+fn active(scheme_no: usize, secrets: &[Secret], now: Timestamp) -> Result<Vec<&Secret>, Rejection> {
+    let active: Vec<&Secret> = (secrets.iter())
+        .filter(|secret| secret.is_active(now) && !secret.keys(scheme_no).is_empty())
+        .take(ACTIVE_SECRETS_MAX)
+        .collect();
+    if active.is_empty() {
+        return Err(Rejection::new(
+            Reason::NoActiveSecret,
+            "the source has no active secret for this request",
+        ));
+    }
+    Ok(active)
+}
