@@ -1,6 +1,7 @@
 //! Behaviour of recipes as the edge and the command line see it.
 
 mod batches;
+mod covered;
 mod explanations;
 mod extraction;
 mod generated;

@@ -2,13 +2,15 @@
 
 mod recipes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use portero_recipe::{Reason, Request, Secret, SignOptions, SignedRequest, sign, verify};
 use portero_types::{SecretNo, Timestamp};
 use proptest::prelude::*;
 use proptest::sample::Index;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 use serde_json::json;
 
 use super::NOW;
@@ -187,6 +189,34 @@ fn is_case(made: &Made, good: &Sent, sent: &Sent) -> bool {
             .iter()
             .zip(&sent.headers)
             .all(|((_, good), (_, bent))| good.eq_ignore_ascii_case(bent))
+}
+
+/// Tests above would hold of few kinds of recipes as well: see that there are all.
+#[test]
+fn recipes_of_every_kind_are_made_and_bent_in_every_way() {
+    let mut runner = TestRunner::deterministic();
+    let mut seen: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let strategy = (recipes(), content(), any::<Index>());
+    for _ in 0..600 {
+        let (made, content, at) = strategy.new_tree(&mut runner).expect("a value").current();
+        let scheme = &made.recipe["schemes"][0];
+        let mut see = |what, value: &str| seen.entry(what).or_default().insert(value.to_owned());
+        let tagged = scheme["algorithms"]["v1"].as_str();
+        see("places", &format!("{:?}", made.place));
+        see("lists", scheme["signature"]["list"].as_str().expect("a list"));
+        see("algorithms", scheme["algorithm"].as_str().or(tagged).expect("an algorithm"));
+        see("keys", scheme["keys"][0].as_str().expect("a key form"));
+        see("units", scheme["time"]["unit"].as_str().unwrap_or("none"));
+        // Signing costs much with key pairs, and they are bent like others.
+        if scheme["keys"][0] == "text" {
+            for (what, _) in bent(&made, &Sent::signed(&made, &content), at, 1) {
+                see("bent", what);
+            }
+        }
+    }
+    let counts: Vec<_> = seen.iter().map(|(what, values)| (*what, values.len())).collect();
+    let all = [("algorithms", 9), ("bent", 10), ("keys", 7), ("lists", 5), ("places", 7), ("units", 5)];
+    assert_eq!(counts, all, "{seen:?}");
 }
 
 proptest! {
