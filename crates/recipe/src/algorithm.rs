@@ -12,6 +12,7 @@ use crate::certificate::{KeyPairAlgorithm, PublicKey};
 
 /// How a signature is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) enum Algorithm {
     /// HMAC (RFC 2104) with SHA-1.
     #[serde(rename = "hmac-sha1")]

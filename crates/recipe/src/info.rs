@@ -35,6 +35,7 @@ pub struct Info {
 
 /// Under what a preset is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
     /// Payments and billing.
@@ -105,6 +106,7 @@ impl Strength {
 
 /// What is signed when a request has a `Content-Encoding`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Compressed {
     /// The bytes as sent.

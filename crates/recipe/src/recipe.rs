@@ -25,6 +25,7 @@ pub struct InvalidRecipe {
 
 /// Within what an event id is unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum IdScope {
     /// Everywhere at that provider.

@@ -10,6 +10,7 @@ use crate::{Reason, Rejection};
 
 /// The unit in which a provider writes its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) enum Unit {
     /// Seconds since the Unix epoch.
     #[serde(rename = "s")]

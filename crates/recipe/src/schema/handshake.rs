@@ -9,6 +9,7 @@ use crate::encoding::Encoding;
 
 /// A request answered at once.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Handshake {
     /// How it is recognised; all that is given must hold.
@@ -29,9 +30,10 @@ pub(crate) struct Handshake {
 
 /// How a handshake is recognised.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Match {
-    /// The method.
+    /// The method, in capitals.
     pub(crate) method: String,
     /// Headers that are present.
     #[serde(default)]
@@ -58,9 +60,10 @@ pub(crate) struct Match {
 
 /// A value that the provider was told beforehand.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Token {
-    /// The value.
+    /// The value, a template such as `{query:hub.verify_token}`.
     pub(crate) value: String,
     /// The setting that it must equal; an active secret when the source has no such setting.
     pub(crate) setting: Option<String>,
@@ -68,9 +71,10 @@ pub(crate) struct Token {
 
 /// The shape of a harmless value.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Guard {
-    /// The value.
+    /// The value, a template such as `{query:challenge}`.
     pub(crate) value: String,
     /// The characters that it may hold, such as `A-Za-z0-9_-`.
     pub(crate) characters: String,
@@ -82,6 +86,7 @@ pub(crate) struct Guard {
 
 /// A computed answer.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Compute {
     /// The algorithm.
@@ -92,6 +97,7 @@ pub(crate) struct Compute {
 
 /// An answer made from the request.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplyTemplate {
     /// Status code.

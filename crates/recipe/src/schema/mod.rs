@@ -1,6 +1,8 @@
 //! The recipe language: what a recipe's JSON may say. `compile` gives it meaning and enforces its rules.
 
 mod handshake;
+#[cfg(test)]
+mod json_schema;
 mod one_or_many;
 mod scheme;
 
@@ -10,14 +12,13 @@ use serde::Deserialize;
 
 pub(crate) use handshake::{Guard, Handshake, Match, ReplyTemplate, Token};
 pub(crate) use one_or_many::OneOrMany;
-pub(crate) use scheme::{
-    KeyForm, ListForm, Reading, Scheme, Signature, TimeCheck, UrlForm,
-};
+pub(crate) use scheme::{KeyForm, ListForm, Reading, Scheme, Signature, TimeCheck, UrlForm};
 
 use crate::{Category, Compressed, IdScope};
 
 /// A whole recipe.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Document {
     /// Version of the language: 1.
@@ -87,6 +88,7 @@ const fn source_scope() -> IdScope {
 
 /// How much a successful verification proves, weakest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Strength {
     /// Nothing.
@@ -102,6 +104,7 @@ pub enum Strength {
 
 /// A setting of a source.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Setting {
     /// What it is and where it is found.
@@ -115,20 +118,22 @@ pub(crate) struct Setting {
 
 /// Where the JSON is when the body is not JSON itself.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wrapped {
     /// In this form field; the whole body unless said.
     pub(crate) form: Option<String>,
-    /// As base64.
+    /// Whether it is written in base64.
     #[serde(default)]
     pub(crate) base64: bool,
-    /// As XML, which is read as if it were JSON.
+    /// Whether it is XML, which is read as if it were JSON.
     #[serde(default)]
     pub(crate) xml: bool,
 }
 
 /// A fixed answer.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StaticReply {
     /// Status code.
@@ -142,6 +147,7 @@ pub(crate) struct StaticReply {
 
 /// An event to send for a try. `$id`, `$entity` and `$now` in its strings are filled in.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sample {
     /// The event's type, as it will be found.

@@ -33,3 +33,23 @@ impl<'de> serde::Deserialize<'de> for OneOrMany {
         deserializer.deserialize_any(Texts)
     }
 }
+
+#[cfg(test)]
+impl schemars::JsonSchema for OneOrMany {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "OneOrMany".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "anyOf": [
+                { "type": "string" },
+                { "type": "array", "items": { "type": "string" }, "minItems": 1 },
+            ],
+        })
+    }
+}

@@ -12,6 +12,7 @@ use crate::window::Unit;
 
 /// One way of signing, and where events made so are read from.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scheme {
     /// When this scheme applies; only the last may leave it out.
@@ -30,7 +31,7 @@ pub(crate) struct Scheme {
     /// How secrets become keys; each form is tried.
     #[serde(default)]
     pub(crate) keys: Vec<KeyForm>,
-    /// What is signed.
+    /// What is signed, a template such as `{ts}.{body}`.
     pub(crate) message: Option<String>,
     /// The forms of the public URL that are tried.
     #[serde(default)]
@@ -42,16 +43,16 @@ pub(crate) struct Scheme {
     /// Paths to a batch's elements; the first that leads to a list is the one.
     #[serde(default)]
     pub(crate) items: Vec<String>,
-    /// Event id: the first template that gives a text.
+    /// Event id, such as `{json:id}`: the first template that gives a text. Where none does, the digest of the event's bytes.
     #[serde(default)]
     pub(crate) id: Vec<String>,
-    /// Event type.
+    /// Event type, such as `{json:type}`: the first template that gives a text.
     #[serde(default, rename = "type")]
     pub(crate) event_type: Vec<String>,
-    /// Entity.
+    /// What the event is about, such as `{json:data.id}`: the default ordering key.
     #[serde(default)]
     pub(crate) entity: Vec<String>,
-    /// Account.
+    /// The account that the event belongs to, where the provider serves several by one URL.
     #[serde(default)]
     pub(crate) account: Vec<String>,
     /// The same by the body's shape, instead of the five before.
@@ -61,29 +62,31 @@ pub(crate) struct Scheme {
 
 /// Where the events of bodies of one shape are read from.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reading {
     /// A path that must be in the JSON; only the last may leave it out.
     pub(crate) when: Option<String>,
-    /// Paths to a batch's elements.
+    /// Paths to a batch's elements; the first that leads to a list is the one.
     #[serde(default)]
     pub(crate) items: Vec<String>,
-    /// Event id.
+    /// Event id: the first template that gives a text.
     #[serde(default)]
     pub(crate) id: Vec<String>,
-    /// Event type.
+    /// Event type: the first template that gives a text.
     #[serde(default, rename = "type")]
     pub(crate) event_type: Vec<String>,
-    /// Entity.
+    /// What the event is about: the first template that gives a text.
     #[serde(default)]
     pub(crate) entity: Vec<String>,
-    /// Account.
+    /// The account that the event belongs to: the first template that gives a text.
     #[serde(default)]
     pub(crate) account: Vec<String>,
 }
 
 /// What must be present for a scheme to apply.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Presence {
     /// A header.
@@ -94,6 +97,7 @@ pub(crate) struct Presence {
 
 /// Where the signature is and in what form. Exactly one of the six places is given.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Signature {
     /// In this header, or in those of these headers that are there.
@@ -124,6 +128,7 @@ pub(crate) struct Signature {
 
 /// The form of a signature text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ListForm {
     /// Signatures with a prefix.
@@ -141,6 +146,7 @@ pub(crate) enum ListForm {
 
 /// How a secret's text becomes a key. Never guessed: `whsec_` is text at one provider and base64 at the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KeyForm {
     /// The text itself.
@@ -161,6 +167,7 @@ pub(crate) enum KeyForm {
 
 /// A form of the public URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum UrlForm {
     /// As configured.
@@ -175,9 +182,10 @@ pub(crate) enum UrlForm {
 
 /// A digest of the body.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BodyDigest {
-    /// Where it is, a template.
+    /// Where it is, a template such as `{query:bodySHA256}`.
     pub(crate) of: String,
     /// How it is written.
     pub(crate) encoding: Encoding,
@@ -185,9 +193,10 @@ pub(crate) struct BodyDigest {
 
 /// The signed time and how far it may be off.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Time {
-    /// Where it is; left out: in the signature list.
+    /// Where it is, a template such as `{header:X-Timestamp}`; left out: in the signature list.
     pub(crate) source: Option<String>,
     /// Its unit.
     pub(crate) unit: Unit,
@@ -203,6 +212,7 @@ pub(crate) struct Time {
 
 /// What happens to a request whose signed time lies outside the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TimeCheck {
     /// It is refused.
