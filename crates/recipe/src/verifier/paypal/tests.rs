@@ -56,6 +56,21 @@ fn every_part_of_the_signed_text_counts() {
 }
 
 #[test]
+fn the_checksum_is_of_the_bytes_received_whatever_they_are() {
+    for body in
+        [&b""[..], "{\"item\":\"\u{41a}\u{43d}\u{438}\u{433}\u{430}\"}".as_bytes(), b"\xFF\xFE", b"{}\r\n"]
+    {
+        let mut request = plain();
+        request.body = body.to_vec();
+        assert_eq!(signed_by_us(request).verify(&paypal(), &[], NOW), Ok(None));
+    }
+    // The check value of CRC-32, in decimal and without a sign.
+    let request = Owned { body: b"123456789".to_vec(), ..plain() };
+    let message = request.with(|request| Transmission::read(request).expect("read").message(request.body));
+    assert!(message.ends_with("|3421780262"), "{message}");
+}
+
+#[test]
 fn an_incomplete_request_is_refused_before_anything_is_fetched() {
     for (name, reason) in [
         ("paypal-transmission-sig", Reason::SignatureMissing),
