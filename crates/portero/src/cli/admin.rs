@@ -49,9 +49,31 @@ pub(crate) enum TenantCommand {
     },
 }
 
+/// What a source is told beside its recipe and its secrets.
+#[derive(Debug, Args)]
+pub(crate) struct GivenToSource {
+    /// The URL as configured at the provider, for providers that sign it. Repeatable: while a source moves, each counts.
+    #[arg(long = "public-url", value_name = "URL")]
+    pub(crate) public_urls: Vec<String>,
+    /// What the recipe wants to know, see `portero provider show`. Repeatable.
+    #[arg(long = "setting", value_name = "NAME=VALUE", value_parser = super::setting)]
+    pub(crate) settings: Vec<(String, String)>,
+    /// How long the provider may bring the source's secret by a handshake, such as 1h; 0s ends that.
+    #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub(crate) secret_window: Option<Duration>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum SourceCommand {
     /// Create a source and print its URL path.
+    #[command(after_help = "\
+Examples:
+  portero source create acme payments --preset stripe
+  portero source create acme calls --preset twilio --public-url https://hooks.example.com/in/0123
+  portero source create acme tasks --preset asana --secret-window 1h    # the provider brings the secret
+  portero source create acme own --recipe-file own.json
+
+`portero provider show PRESET` says what a preset needs. Warnings go to standard error.")]
     Create {
         /// The tenant's id.
         tenant: String,
@@ -66,13 +88,42 @@ pub(crate) enum SourceCommand {
         /// What scopes event ids; default: the preset, or the source's id.
         #[arg(long, default_value = "")]
         provider: String,
-        /// The URL as configured at the provider, for providers that sign it.
-        #[arg(long, default_value = "", value_name = "URL")]
-        public_url: String,
+        #[command(flatten)]
+        given: GivenToSource,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Change a source. What is not named stays as it is.
+    #[command(after_help = "\
+Examples:
+  portero source update acme calls --public-url https://hooks.example.com/in/0123
+  portero source update acme calls --public-url https://old.example/in/1 --public-url https://new.example/in/1
+  portero source update acme pay --setting webhook_id=WH-1
+  portero source update acme tasks --secret-window 1h")]
+    Update {
+        /// The tenant's id.
+        tenant: String,
+        /// The source's id.
+        source: String,
+        /// Another built-in recipe. The secrets must fit it.
+        #[arg(long, conflicts_with = "recipe_file")]
+        preset: Option<String>,
+        /// A file with another custom recipe in JSON.
+        #[arg(long, value_name = "FILE")]
+        recipe_file: Option<PathBuf>,
+        #[command(flatten)]
+        given: GivenToSource,
+        /// Take a setting away. Repeatable.
+        #[arg(long = "unset", value_name = "NAME")]
+        unset: Vec<String>,
+        /// Take all public URLs away.
+        #[arg(long, conflicts_with = "public_urls")]
+        no_public_urls: bool,
         #[command(flatten)]
         common: Common,
     },
     /// Show a source.
+    #[command(visible_alias = "show")]
     Get {
         /// The tenant's id.
         tenant: String,
@@ -228,6 +279,53 @@ pub(crate) enum ReceiptCommand {
         tenant: String,
         /// `rcpt_…`, or `provider/event-id`.
         key: String,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// Requests that were refused of late.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RejectionCommand {
+    /// List a source's refused requests, the newest first.
+    List {
+        /// The tenant's id.
+        tenant: String,
+        /// The source's id.
+        source: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show a refused request: when it came and why it was refused, never what it held.
+    #[command(alias = "get")]
+    Show {
+        /// The tenant's id.
+        tenant: String,
+        /// The source's id.
+        source: String,
+        /// Its request id, `req_…`, as the answer to the provider said.
+        request: String,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Say step by step why a refused request, or one in a file, is refused by the source as it is now.
+    ///
+    /// Ends with 0 when the request would be accepted now, with 1 when it would be refused.
+    #[command(after_help = "\
+Examples:
+  portero rejection explain acme payments req_0123
+  portero rejection explain acme payments --request request.http    # in a form of `portero verify`")]
+    Explain {
+        /// The tenant's id.
+        tenant: String,
+        /// The source's id.
+        source: String,
+        /// The request id of a refused request.
+        #[arg(required_unless_present = "file", conflicts_with = "file")]
+        request: Option<String>,
+        /// File with a request; '-' is standard input. It is sent to the gateway, which keeps nothing of it.
+        #[arg(long = "request", value_name = "FILE")]
+        file: Option<PathBuf>,
         #[command(flatten)]
         common: Common,
     },

@@ -1,20 +1,26 @@
 //! The command line: what can be said, and nothing of how it is done.
 
 mod admin;
+mod provider;
 mod send;
 mod tail;
 mod token;
+mod value;
+mod verify;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use admin::{
-    Common, ReceiptCommand, SecretCommand, SourceCommand, StartFrom, SubscriptionCommand, TenantCommand,
+    Common, GivenToSource, ReceiptCommand, RejectionCommand, SecretCommand, SourceCommand, StartFrom, SubscriptionCommand, TenantCommand,
 };
+pub(crate) use provider::ProviderCommand;
 pub(crate) use send::SendArgs;
 pub(crate) use tail::TailArgs;
 pub(crate) use token::{TokenArgs, TokenRole};
+use value::{moment, setting};
+pub(crate) use verify::VerifyArgs;
 
 /// Portero: a gateway for inbound webhooks that money can depend on.
 ///
@@ -49,9 +55,17 @@ pub(crate) enum Command {
     /// Create, show, list and delete subscriptions.
     #[command(subcommand)]
     Subscription(SubscriptionCommand),
+    /// List, show and explain requests that were refused of late.
+    #[command(subcommand)]
+    Rejection(RejectionCommand),
     /// Show what became of an event.
     #[command(subcommand)]
     Receipt(ReceiptCommand),
+    /// Show the built-in recipes: which providers there are, and what to set up at each.
+    #[command(subcommand)]
+    Provider(ProviderCommand),
+    /// Say step by step how a request is verified, and which step fails. Needs no gateway.
+    Verify(VerifyArgs),
     /// Sign a sample or a file as a provider would, and post it.
     Send(SendArgs),
     /// Follow a subscription: print each event and acknowledge it.
@@ -201,11 +215,21 @@ mod tests {
             "portero tenant create acme --display-name Acme",
             "portero source create acme stripe --preset stripe",
             "portero source create acme own --recipe-file recipe.json --output json",
+            "portero source create acme own --preset stripe --public-url https://a/b --public-url https://c/d",
+            "portero source update acme own --setting a=b --unset c --secret-window 1h",
+            "portero source show acme own",
+            "portero rejection list acme own -o json",
+            "portero rejection explain acme own req_1",
+            "portero rejection explain acme own --request -",
             "portero secret create acme stripe --value-file -",
             "portero secret add acme stripe --retire-others-after 3days",
             "portero subscription create billing --tenant acme --event-type invoice.* --from earliest",
             "portero subscription dead-letters billing -o json",
             "portero receipt get acme stripe/evt_1 --endpoint http://gateway:50051 --token-file t",
+            "portero provider list --category payments",
+            "portero provider show stripe --recipe",
+            "portero verify --preset stripe --secret-file a --secret-file b --request r.http --at 1750000000",
+            "portero verify --recipe own.json --secret-file a --request - --url https://h.example/in/1 --setting a=b",
             "portero send stripe -n 5",
             "portero send github --ago 10m --curl",
             "portero tail demo -n 3 --output json --body",
@@ -223,6 +247,14 @@ mod tests {
             "portero token",
             "portero source create acme own",
             "portero source create acme own --preset stripe --recipe-file recipe.json",
+            "portero provider show",
+            "portero verify --request r.http",
+            "portero verify --preset stripe --recipe own.json --request r.http",
+            "portero verify --preset stripe --request r.http --at yesterday",
+            "portero verify --preset stripe --request r.http --setting a",
+            "portero source update acme own --public-url https://a/b --no-public-urls",
+            "portero rejection explain acme own",
+            "portero rejection explain acme own req_1 --request r.http",
             "portero send stripe -n 0",
             "portero send stripe --curl -n 2",
             "portero tail demo -n 0",

@@ -8,13 +8,27 @@ use super::OutputArgs;
 
 /// Sign a sample or a file as a provider would, and post it.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  portero send stripe                            # to the source of `portero dev`
+  portero send stripe -n 5                       # the same event five times
+  portero send slack --curl                      # print the request as a curl command
+  portero send twilio --url https://hooks.example.com/in/0123 --secret-file token
+
+Some providers sign with keys that only they have (PayPal, AWS SNS, Plaid): their requests cannot be made here.")]
 pub(crate) struct SendArgs {
-    /// The recipe: stripe, github, slack, shopify, adyen, standard-webhooks or custom; or the id of a source of `portero dev`.
+    /// A built-in recipe, see `portero provider list`; or the id of a source of `portero dev`.
     pub(crate) preset: String,
     /// The source's URL. Without it, `portero dev`'s source of that preset is used.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// File with the secret. Without it, `portero dev`'s secret of that preset is used.
+    /// The URL as the source's settings have it, where that is another: providers that sign it sign this one.
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// What the source has beside its secret, where the provider signs it. Repeatable.
+    #[arg(long = "setting", value_name = "NAME=VALUE", value_parser = super::setting)]
+    pub(crate) settings: Vec<(String, String)>,
+    /// File with the secret; the private key where the source has a public one. Without it, `portero dev`'s secret of that preset is used.
     #[arg(long, value_name = "FILE")]
     pub(crate) secret_file: Option<PathBuf>,
     /// A custom recipe in JSON.

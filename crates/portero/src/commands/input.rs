@@ -10,6 +10,9 @@ use super::exit::Failure;
 /// Longest secret, bytes, with room for white space around it.
 const SECRET_BYTES_MAX: usize = 4096 + 1024;
 
+/// Longest file of several secrets, bytes.
+const SECRETS_BYTES_MAX: usize = 16 * SECRET_BYTES_MAX;
+
 /// Reads at most `max` bytes. `what` names it in errors, such as "the body".
 pub(crate) fn bytes(path: &Path, max: usize, what: &str) -> Result<Vec<u8>, Failure> {
     let is_stdin = path.as_os_str() == "-";
@@ -46,6 +49,35 @@ pub(crate) fn secret(path: &Path) -> Result<Redacted<String>, Failure> {
     Ok(Redacted::new(trimmed.to_owned()))
 }
 
+/// Reads one or more secrets: each PEM block, or else each line that is not empty, is one.
+pub(crate) fn secrets(path: &Path) -> Result<Vec<Redacted<String>>, Failure> {
+    let text = Redacted::new(text(path, SECRETS_BYTES_MAX, "the secrets")?);
+    let secrets = split_secrets(text.expose_secret());
+    if secrets.is_empty() {
+        return Err(Failure::usage(format!("{} holds no secret", path.display())));
+    }
+    Ok(secrets)
+}
+
+fn split_secrets(text: &str) -> Vec<Redacted<String>> {
+    const END: &str = "-----END ";
+    let is_pem = text.contains("-----BEGIN ");
+    let mut secrets = Vec::new();
+    let mut block = String::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        block.push_str(line);
+        if !is_pem || line.starts_with(END) {
+            secrets.push(Redacted::new(std::mem::take(&mut block)));
+        } else {
+            block.push('\n');
+        }
+    }
+    if !block.is_empty() {
+        secrets.push(Redacted::new(block));
+    }
+    secrets
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +93,18 @@ mod tests {
         let value = secret(file(b" whsec_1\r\n").path()).expect("a secret");
         assert_eq!(value.expose_secret(), "whsec_1");
         assert!(secret(file(b" \n").path()).expect_err("empty").to_string().ends_with("is empty"));
+    }
+
+    #[test]
+    fn each_line_is_a_secret_and_each_pem_block_is_one() {
+        let values = |content: &str| -> Vec<String> {
+            let secrets = secrets(file(content.as_bytes()).path()).expect("secrets");
+            secrets.iter().map(|secret| secret.expose_secret().clone()).collect()
+        };
+        assert_eq!(values("old\n\n new \r\n"), ["old", "new"]);
+        let pem = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----";
+        assert_eq!(values(&format!("{pem}\n\n{pem}\n")), [pem, pem]);
+        assert!(secrets(file(b"\n \n").path()).is_err());
     }
 
     #[test]

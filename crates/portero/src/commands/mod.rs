@@ -7,15 +7,19 @@ mod connection;
 mod demo;
 mod dev;
 mod exit;
+mod explanation;
 mod input;
 mod keyring;
 mod migrate;
 mod present;
+mod provider;
+mod request_file;
 mod send;
 mod serve;
 mod stop;
 mod tail;
 mod token;
+mod verify;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -43,7 +47,10 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
         Command::Source(command) => Box::pin(admin::source::run(command)).await,
         Command::Secret(command) => Box::pin(admin::secret::run(command)).await,
         Command::Subscription(command) => Box::pin(admin::subscription::run(command)).await,
+        Command::Rejection(command) => Box::pin(admin::rejection::run(command)).await,
         Command::Receipt(command) => Box::pin(admin::receipt::run(command)).await,
+        Command::Provider(command) => provider::run(command).await,
+        Command::Verify(args) => verify::run(args).await,
         Command::Send(args) => Box::pin(send::run(args)).await,
         Command::Tail(args) => Box::pin(tail::run(args)).await,
         Command::Token(args) => token::run(args).await,

@@ -31,6 +31,7 @@ page!(ListTenantsResponse, tenants, Tenant);
 page!(ListSourcesResponse, sources, Source);
 page!(ListSecretsResponse, secrets, Secret);
 page!(ListSubscriptionsResponse, subscriptions, Subscription);
+page!(ListRejectionsResponse, rejections, Rejection);
 page!(ListDeadLettersResponse, dead_letters, DeadLetter);
 
 /// Asks for page after page and shows what is on them.

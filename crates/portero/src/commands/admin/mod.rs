@@ -3,6 +3,7 @@
 mod list;
 mod name;
 pub(crate) mod receipt;
+pub(crate) mod rejection;
 pub(crate) mod secret;
 pub(crate) mod source;
 pub(crate) mod subscription;

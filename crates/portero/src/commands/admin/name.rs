@@ -15,6 +15,11 @@ pub(super) fn secret(tenant: &str, source: &str, secret: &str) -> String {
     format!("tenants/{tenant}/sources/{source}/secrets/{secret}")
 }
 
+/// `tenants/{tenant}/sources/{source}/rejections/{request}`.
+pub(super) fn rejection(tenant: &str, source: &str, request: &str) -> String {
+    format!("tenants/{tenant}/sources/{source}/rejections/{request}")
+}
+
 /// `subscriptions/{subscription}`.
 pub(super) fn subscription(subscription: &str) -> String {
     format!("subscriptions/{subscription}")

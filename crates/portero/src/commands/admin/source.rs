@@ -1,16 +1,21 @@
 //! `portero source`.
 
+mod record;
+mod update;
+
+use std::path::Path;
+
 use portero_client::v1;
 use portero_client::v1::source::Verification;
 use portero_recipe::{RECIPE_BYTES_MAX, Recipe};
-use serde::Serialize;
 
+use self::record::Source;
 use super::{list, name};
-use crate::cli::{Output, SourceCommand};
+use crate::cli::{GivenToSource, Output, SourceCommand};
 use crate::commands::connection::AdminApi;
 use crate::commands::exit::Failure;
 use crate::commands::input;
-use crate::commands::present::{self, Record};
+use crate::commands::present;
 use crate::print;
 
 /// Sources on a page: each may carry a recipe of 64 KiB, and a page must stay below 4 MiB.
@@ -19,13 +24,18 @@ const PAGE: i32 = 50;
 /// Runs one of its commands.
 pub(crate) async fn run(command: SourceCommand) -> anyhow::Result<()> {
     match command {
-        SourceCommand::Create { tenant, source, preset, recipe_file, provider, public_url, common } => {
-            let verification = match recipe_file {
-                Some(file) => Some(Verification::RecipeJson(recipe(&file)?)),
-                None => preset.map(Verification::Preset),
-            };
+        SourceCommand::Create { tenant, source, preset, recipe_file, provider, given, common } => {
+            let verification = verification(preset, recipe_file.as_deref())?;
             let api = AdminApi::open(&common.connect).await?;
-            let wanted = v1::Source { verification, provider, public_url, ..v1::Source::default() };
+            let GivenToSource { public_urls, settings, secret_window } = given;
+            let wanted = v1::Source {
+                verification,
+                provider,
+                public_urls,
+                settings: settings.into_iter().collect(),
+                secret_window: secret_window.map(present::duration),
+                ..v1::Source::default()
+            };
             let request = v1::CreateSourceRequest {
                 parent: name::tenant(&tenant),
                 source_id: source.clone(),
@@ -34,19 +44,35 @@ pub(crate) async fn run(command: SourceCommand) -> anyhow::Result<()> {
             let name = name::source(&tenant, &source);
             let created =
                 api.ask(api.calls().create_source(request)).await.map_err(|error| error.about(&name))?;
-            present::one(common.output.output, &Source::from(created))?;
-            if common.output.output == Output::Text {
+            let created = show(common.output.output, created)?;
+            if common.output.output == Output::Text && created.waits_for_a_hand() {
                 print::note(&format!(
                     "It refuses every request until it has a secret: portero secret create {tenant} {source}"
                 ));
             }
             Ok(())
         }
+        SourceCommand::Update {
+            tenant,
+            source,
+            preset,
+            recipe_file,
+            given,
+            unset,
+            no_public_urls,
+            common,
+        } => {
+            let verification = verification(preset, recipe_file.as_deref())?;
+            let change = update::Change { verification, given, unset, no_public_urls };
+            let api = AdminApi::open(&common.connect).await?;
+            let updated = change.apply(&api, &name::source(&tenant, &source)).await?;
+            show(common.output.output, updated).map(drop)
+        }
         SourceCommand::Get { tenant, source, common } => {
             let api = AdminApi::open(&common.connect).await?;
             let request = v1::GetSourceRequest { name: name::source(&tenant, &source) };
             let found = api.ask(api.calls().get_source(request)).await?;
-            present::one(common.output.output, &Source::from(found))
+            show(common.output.output, found).map(drop)
         }
         SourceCommand::List { tenant, common } => {
             let api = AdminApi::open(&common.connect).await?;
@@ -66,8 +92,27 @@ pub(crate) async fn run(command: SourceCommand) -> anyhow::Result<()> {
     }
 }
 
+/// Shows a source; its warnings go to standard error.
+fn show(output: Output, source: v1::Source) -> anyhow::Result<Source> {
+    let source = Source::from(source);
+    present::one(output, &source)?;
+    source
+        .warnings()
+        .iter()
+        .for_each(|warning| print::note(&format!("warning: {}", present::clean(warning))));
+    Ok(source)
+}
+
+/// The recipe that the arguments name.
+fn verification(preset: Option<String>, file: Option<&Path>) -> Result<Option<Verification>, Failure> {
+    match file {
+        Some(file) => recipe(file).map(Verification::RecipeJson).map(Some),
+        None => Ok(preset.map(Verification::Preset)),
+    }
+}
+
 /// A recipe from a file, checked here too, where the file's name is known.
-fn recipe(file: &std::path::Path) -> Result<String, Failure> {
+fn recipe(file: &Path) -> Result<String, Failure> {
     let text = input::text(file, RECIPE_BYTES_MAX, "the recipe")?;
     match Recipe::from_json(&text) {
         Ok(_) => Ok(text),
@@ -75,97 +120,9 @@ fn recipe(file: &std::path::Path) -> Result<String, Failure> {
     }
 }
 
-/// A source as it is shown.
-#[derive(Debug, Serialize)]
-struct Source {
-    name: String,
-    tenant: String,
-    source: String,
-    provider: String,
-    preset: Option<String>,
-    recipe_json: Option<String>,
-    public_url: Option<String>,
-    ingest_path: String,
-    create_time: Option<String>,
-}
-
-impl From<v1::Source> for Source {
-    fn from(source: v1::Source) -> Self {
-        let (preset, recipe_json) = match source.verification {
-            Some(Verification::Preset(preset)) => (Some(preset), None),
-            Some(Verification::RecipeJson(recipe)) => (None, Some(recipe)),
-            None => (None, None),
-        };
-        Self {
-            tenant: name::id(&source.name, 0),
-            source: name::id(&source.name, 1),
-            name: source.name,
-            provider: source.provider,
-            preset,
-            recipe_json,
-            public_url: Some(source.public_url).filter(|url| !url.is_empty()),
-            ingest_path: source.ingest_path,
-            create_time: present::time(source.create_time.as_ref()),
-        }
-    }
-}
-
-impl Source {
-    fn recipe(&self) -> String {
-        self.preset.clone().unwrap_or_else(|| "custom".to_owned())
-    }
-}
-
-impl Record for Source {
-    const COLUMNS: &'static [&'static str] = &["TENANT", "SOURCE", "RECIPE", "PROVIDER", "PATH", "CREATED"];
-
-    fn row(&self) -> Vec<String> {
-        vec![
-            self.tenant.clone(),
-            self.source.clone(),
-            self.recipe(),
-            self.provider.clone(),
-            self.ingest_path.clone(),
-            self.create_time.clone().unwrap_or_default(),
-        ]
-    }
-
-    fn details(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("tenant", self.tenant.clone()),
-            ("source", self.source.clone()),
-            ("recipe", self.recipe()),
-            ("provider", self.provider.clone()),
-            ("path", self.ingest_path.clone()),
-            ("public URL", self.public_url.clone().unwrap_or_default()),
-            ("created", self.create_time.clone().unwrap_or_default()),
-        ]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_json_form_is_stable() {
-        let source = Source::from(v1::Source {
-            name: "tenants/acme/sources/pay".to_owned(),
-            verification: Some(Verification::Preset("stripe".to_owned())),
-            provider: "stripe".to_owned(),
-            public_url: String::new(),
-            ingest_path: "/in/0123".to_owned(),
-            create_time: None,
-        });
-        let json = serde_json::to_value(&source).expect("serialises");
-        let wanted = serde_json::json!({
-            "name": "tenants/acme/sources/pay", "tenant": "acme", "source": "pay", "provider": "stripe",
-            "preset": "stripe", "recipe_json": null, "public_url": null, "ingest_path": "/in/0123",
-            "create_time": null,
-        });
-        assert_eq!(json, wanted);
-        assert_eq!(source.row().len(), Source::COLUMNS.len());
-    }
 
     #[test]
     fn a_recipe_that_is_none_is_refused_with_its_file_and_field() {

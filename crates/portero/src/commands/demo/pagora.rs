@@ -34,7 +34,8 @@ impl Pagora {
 
     /// A request that looks like Pagora's, signed now with a key that is not.
     pub(super) fn forgery(&self, event: &PaymentEvent) -> anyhow::Result<SignedRequest> {
-        self.signed(event, &generate_secret(&self.recipe, entropy::random()))
+        let secret = generate_secret(&self.recipe, entropy::random()).context("Pagora shares no secret")?;
+        self.signed(event, &secret)
     }
 
     fn signed(&self, event: &PaymentEvent, secret: &str) -> anyhow::Result<SignedRequest> {

@@ -1,0 +1,117 @@
+//! What an update changes: only what the command line names.
+
+use portero_client::v1;
+use portero_client::v1::source::Verification;
+
+use crate::cli::GivenToSource;
+use crate::commands::connection::AdminApi;
+use crate::commands::exit::Failure;
+use crate::commands::present;
+
+/// A change to a source.
+pub(super) struct Change {
+    /// Another recipe.
+    pub(super) verification: Option<Verification>,
+    /// New URLs, settings to add or replace, the window for a handshake.
+    pub(super) given: GivenToSource,
+    /// Settings to take away.
+    pub(super) unset: Vec<String>,
+    /// Whether all URLs go.
+    pub(super) no_public_urls: bool,
+}
+
+impl Change {
+    /// Applies it. Settings are read first, since an update replaces all of them.
+    pub(super) async fn apply(self, api: &AdminApi, name: &str) -> anyhow::Result<v1::Source> {
+        if self.paths().is_empty() {
+            return Err(Failure::usage("nothing is to be changed: see `portero source update --help`").into());
+        }
+        let known = if self.changes_settings() {
+            api.ask(api.calls().get_source(v1::GetSourceRequest { name: name.to_owned() })).await?.settings
+        } else {
+            std::collections::HashMap::new()
+        };
+        let request = self.request(name, known)?;
+        Ok(api.ask(api.calls().update_source(request)).await.map_err(|error| error.about(name))?)
+    }
+
+    fn changes_settings(&self) -> bool {
+        !self.given.settings.is_empty() || !self.unset.is_empty()
+    }
+
+    /// The fields that change.
+    fn paths(&self) -> Vec<String> {
+        let recipe = self.verification.as_ref().map(|verification| match verification {
+            Verification::Preset(_) => "preset",
+            Verification::RecipeJson(_) => "recipe_json",
+        });
+        let urls = (self.no_public_urls || !self.given.public_urls.is_empty()).then_some("public_urls");
+        let settings = self.changes_settings().then_some("settings");
+        let window = self.given.secret_window.map(|_| "secret_window");
+        [recipe, urls, settings, window].into_iter().flatten().map(str::to_owned).collect()
+    }
+
+    fn request(
+        self,
+        name: &str,
+        known: std::collections::HashMap<String, String>,
+    ) -> Result<v1::UpdateSourceRequest, Failure> {
+        let paths = self.paths();
+        let mut settings = known;
+        for name in &self.unset {
+            if settings.remove(name).is_none() {
+                return Err(Failure::usage(format!("the source has no setting {name:?}")));
+            }
+        }
+        settings.extend(self.given.settings);
+        let source = v1::Source {
+            name: name.to_owned(),
+            verification: self.verification,
+            public_urls: self.given.public_urls,
+            settings,
+            secret_window: self.given.secret_window.map(present::duration),
+            ..v1::Source::default()
+        };
+        let update_mask = Some(prost_types::FieldMask { paths });
+        Ok(v1::UpdateSourceRequest { source: Some(source), update_mask })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn nothing() -> Change {
+        let given = GivenToSource { public_urls: Vec::new(), settings: Vec::new(), secret_window: None };
+        Change { verification: None, given, unset: Vec::new(), no_public_urls: false }
+    }
+
+    fn known() -> std::collections::HashMap<String, String> {
+        [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())].into()
+    }
+
+    #[test]
+    fn only_what_is_named_changes() {
+        assert_eq!(nothing().paths(), Vec::<String>::new());
+        let mut change = nothing();
+        change.given.secret_window = Some(Duration::ZERO);
+        assert_eq!(change.paths(), ["secret_window"], "zero ends the waiting, and is not nothing");
+        let change = Change { no_public_urls: true, ..nothing() };
+        let request = change.request("tenants/a/sources/b", known()).expect("a request");
+        assert_eq!(request.update_mask.expect("a mask").paths, ["public_urls"]);
+    }
+
+    #[test]
+    fn settings_are_added_and_taken_away_one_by_one() {
+        let mut change = Change { unset: vec!["a".to_owned()], ..nothing() };
+        change.given.settings = vec![("c".to_owned(), "3".to_owned()), ("b".to_owned(), "4".to_owned())];
+        let request = change.request("tenants/a/sources/b", known()).expect("a request");
+        let settings = request.source.expect("a source").settings;
+        let wanted = [("b".to_owned(), "4".to_owned()), ("c".to_owned(), "3".to_owned())].into();
+        assert_eq!(settings, wanted);
+        let change = Change { unset: vec!["nobody".to_owned()], ..nothing() };
+        assert!(change.request("tenants/a/sources/b", known()).is_err());
+    }
+}
