@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portero_store::testing::assert_fails;
-use portero_store::testing::fixture::{Fixture, again, position};
+use portero_store::testing::fixture::{Fixture, again, new_rejection, position};
 use portero_store::testing::lanes::flush;
 use portero_store::{ErrorKind, Verdict};
 use portero_types::Shard;
@@ -181,4 +181,33 @@ async fn a_held_snapshot_stops_neither_accepting_nor_flushing() {
     assert_eq!(fixture.store.heads().await.expect("heads")[0], head);
     let seen = dump.fetch_one("SELECT count(*) AS rows FROM log").await.expect("the old snapshot");
     assert_eq!(seen.get::<i64, _>("rows"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_rejections_that_cannot_be_written_holds_up_nothing_else() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let mut stalled = database.raw().await;
+    stalled.execute("BEGIN; LOCK TABLE rejections IN ACCESS EXCLUSIVE MODE").await.expect("locked");
+    let mut flood = tokio::task::JoinSet::new();
+    for secs in 0..40 {
+        let (store, rejection) = (fixture.store.clone(), new_rejection(&fixture.source, secs));
+        flood.spawn(async move { store.record(vec![rejection]).await });
+    }
+    database.until_somebody_waits("relation").await;
+    let sessions = "SELECT count(*) AS waiting FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event = 'relation'";
+    for n in 0..20 {
+        fixture.accepted(&fixture.event(&format!("evt_{n}"))).await;
+        fixture.store.revision().await.expect("control goes on");
+        fixture.store.source(&fixture.tenant.id, &fixture.source.id).await.expect("admin goes on");
+        assert!(database.run(sessions).await[0].get::<i64, _>("waiting") <= 1, "one connection, not more");
+    }
+    stalled.execute("ROLLBACK").await.expect("released");
+    for outcome in flood.join_all().await {
+        if let Err(error) = outcome {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        }
+    }
+    fixture.store.record(vec![new_rejection(&fixture.source, 99)]).await.expect("recorded");
 }
