@@ -11,6 +11,7 @@ mod demo;
 mod dev;
 mod kinds;
 mod operation;
+mod outbound;
 mod protocol;
 mod redis;
 mod replicas;

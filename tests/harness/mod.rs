@@ -3,6 +3,7 @@
 
 mod consumer;
 mod gateway;
+mod internet;
 mod log;
 mod proxy;
 mod services;
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 
 pub(crate) use consumer::Consumer;
 pub(crate) use gateway::Gateway;
+pub(crate) use internet::Internet;
 pub(crate) use proxy::Proxy;
 pub(crate) use services::{PrivateRedis, redis_url};
 pub(crate) use setup::{Setup, Source, subscription};
