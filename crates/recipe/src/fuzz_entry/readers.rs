@@ -21,11 +21,10 @@ pub fn signatures(data: &[u8]) {
     let algorithm = [Algorithm::HmacSha256, Algorithm::Ed25519, Algorithm::Equal][usize::from(how >> 1) % 3];
     let encoding = if how & 1 == 0 { Encoding::Hex } else { Encoding::Base64 };
     let list = list(*form);
-    let algorithms = match list {
-        List::Standard => {
-            vec![("v1".to_owned(), Algorithm::HmacSha256), ("v1a".to_owned(), Algorithm::Ed25519)]
-        }
-        _ => vec![(String::new(), algorithm)],
+    let algorithms = if matches!(list, List::Standard) {
+        vec![("v1".to_owned(), Algorithm::HmacSha256), ("v1a".to_owned(), Algorithm::Ed25519)]
+    } else {
+        vec![(String::new(), algorithm)]
     };
     let reader = Reader { list, algorithms, encoding };
     if let Ok(parsed) = reader.read(text) {

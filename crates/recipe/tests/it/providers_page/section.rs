@@ -154,7 +154,7 @@ fn handshake_words(handshake: &Value) -> String {
     }
     match handshake["token"]["setting"].as_str() {
         Some(setting) => {
-            words += &format!(", its token compared with the setting {} or the secret", code(setting))
+            words += &format!(", its token compared with the setting {} or the secret", code(setting));
         }
         None if handshake["token"].is_object() => words += ", its token compared with the secret",
         None => {}

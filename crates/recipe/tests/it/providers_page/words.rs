@@ -29,17 +29,17 @@ pub(super) fn listed(words: &[String], last: &str) -> String {
 /// A time span, in a unit or two that people would use.
 pub(super) fn span_s(seconds: u64) -> String {
     match seconds {
-        s if s >= 172_800 && s % 86_400 == 0 => format!("{} days", s / 86_400),
-        s if s > 7_200 && s % 3_600 != 0 => format!("{} h {} min", s / 3_600, s % 3_600 / 60),
+        s if s >= 172_800 && s.is_multiple_of(86_400) => format!("{} days", s / 86_400),
+        s if s > 7_200 && !s.is_multiple_of(3_600) => format!("{} h {} min", s / 3_600, s % 3_600 / 60),
         s if s >= 7_200 => format!("{} hours", s / 3_600),
-        s if s >= 120 && s % 60 == 0 => format!("{} min", s / 60),
+        s if s >= 120 && s.is_multiple_of(60) => format!("{} min", s / 60),
         s => format!("{s} s"),
     }
 }
 
 /// A short time span.
 pub(super) fn span_ms(ms: u64) -> String {
-    if ms % 1_000 == 0 { span_s(ms / 1_000) } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
+    if ms.is_multiple_of(1_000) { span_s(ms / 1_000) } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
 }
 
 /// A template as people say it: a lone place by its kind and name, anything else as written.
