@@ -1,9 +1,11 @@
 //! Lists the presets: each file of `presets/` is one, named like the file.
 
+use std::env;
 use std::fmt::Write as _;
+use std::fs;
 use std::path::Path;
-use std::{env, fs};
 
+#[expect(clippy::disallowed_methods, reason = "cargo tells build scripts by the environment")]
 fn main() {
     println!("cargo::rerun-if-changed=presets");
     let folder = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("presets");

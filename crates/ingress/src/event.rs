@@ -48,11 +48,16 @@ pub(crate) fn build(
         .into_iter()
         .map(|found| {
             let body = shared.body.slice(found.body.clone());
-            let (event_id, id_derived) = event_id(&found, shared.recipe.id_scope(), &source.id);
+            let receipt_id = ReceiptId::new(shared.received_at, random());
+            let (event_id, id_derived) = if found.distinct {
+                (format!("src:{}:distinct:{receipt_id}", source.id), true)
+            } else {
+                event_id(&found, shared.recipe.id_scope(), &source.id)
+            };
             let ordering_key = ordering_key(&source.provider, found.entity.as_deref(), &event_id);
             let retention = if id_derived { config.derived_id_retention } else { config.receipt_retention };
             NewEvent {
-                receipt_id: ReceiptId::new(shared.received_at, random()),
+                receipt_id,
                 tenant_no: source.tenant_no,
                 source_no: source.no,
                 secret_no: found.secret,
@@ -178,6 +183,7 @@ mod tests {
         Extracted {
             event_id: id.to_owned(),
             id_derived: false,
+            distinct: false,
             id_anomaly: None,
             account: account.map(str::to_owned),
             event_type: String::new(),

@@ -175,9 +175,7 @@ impl<'c> Context<'c> {
             Source::Setting(name) => {
                 Ok(self.request.settings.get(name).map(|text| Cow::Borrowed(text.as_bytes())))
             }
-            Source::FormSorted => {
-                Ok(self.form.map(|body| form::sorted(body).map(Cow::Owned)).transpose()?)
-            }
+            Source::FormSorted => Ok(self.form.map(|body| form::sorted(body).map(Cow::Owned)).transpose()?),
             Source::JsonKeyExcept(names) => match self.document {
                 Some(document) => other_key(document, names),
                 None => Ok(None),

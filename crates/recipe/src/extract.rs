@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::encoding::Encoding;
 use crate::form::{self, Field};
 use crate::json::{BatchError, Document, Item, Lookup};
-use crate::schema::Wrapped;
+use crate::schema::{NoId, Wrapped};
 use crate::scheme::{Reading, Scheme};
 use crate::verify::too_many_events;
 use crate::{IdScope, Recipe, Rejection, Request, Verified};
@@ -53,6 +53,9 @@ pub struct Extracted {
     /// Whether `event_id` was derived: from this event's bytes when the provider sent none that can be trusted, from the
     /// id's text when that was too long.
     pub id_derived: bool,
+    /// Whether the recipe says that events without an id are all different, whatever their bytes: then the receiver gives this
+    /// one an id that nothing else has, and `event_id` is only the digest of its bytes.
+    pub distinct: bool,
     /// Why an id that was sent is not trusted; `None` when it is, and when there simply was none.
     pub id_anomaly: Option<Anomaly>,
     /// The tenant-side account that the event belongs to, where the provider names one. At most
@@ -168,7 +171,8 @@ impl<'a> Readable<'a> {
 fn is_latin1(request: &Request<'_>) -> bool {
     request.header_values("content-type").any(|value| {
         let value = value.to_ascii_lowercase();
-        let charset = value.split(|byte| *byte == b';').find_map(|part| part.trim_ascii().strip_prefix(b"charset="));
+        let charset =
+            value.split(|byte| *byte == b';').find_map(|part| part.trim_ascii().strip_prefix(b"charset="));
         charset.is_some_and(|name| {
             matches!(name.trim_ascii(), b"iso-8859-1" | b"\"iso-8859-1\"" | b"latin1" | b"us-ascii")
         })
@@ -232,6 +236,7 @@ impl EventReader<'_> {
             (Err(anomaly), IdScope::Account) => Err(*anomaly),
             _ => context.first(&self.reading.id),
         };
+        let distinct = matches!(id, Ok(None)) && self.reading.no_id == NoId::Distinct;
         let (event_id, id_derived, id_anomaly) = match id {
             Ok(Some((id, _))) if id.len() > EVENT_ID_BYTES_MAX => {
                 (digest(id.as_bytes()), true, Some(Anomaly::TooLong))
@@ -245,6 +250,7 @@ impl EventReader<'_> {
         Extracted {
             event_id,
             id_derived,
+            distinct,
             id_anomaly,
             account: account.ok().flatten().map(|text| bounded(text, EVENT_ID_BYTES_MAX)),
             event_type: cut(event_type, EVENT_TYPE_BYTES_MAX),

@@ -34,7 +34,9 @@ pub(crate) fn field<'a>(form: &'a [u8], name: &str) -> Field<'a> {
 /// That is what Twilio signs behind the URL (<https://www.twilio.com/docs/usage/security>); its SDKs drop repeats.
 pub(crate) fn sorted(form: &[u8]) -> Result<Vec<u8>, Anomaly> {
     let mut fields = std::collections::BTreeSet::new();
-    for (n, (key, value)) in pairs(form).filter(|(key, value)| !key.is_empty() || !value.is_empty()).enumerate() {
+    for (n, (key, value)) in
+        pairs(form).filter(|(key, value)| !key.is_empty() || !value.is_empty()).enumerate()
+    {
         if n == FIELDS_MAX {
             return Err(Anomaly::TooLong);
         }
@@ -48,7 +50,9 @@ pub(crate) fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' => encoded.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' => {
+                encoded.push(char::from(byte))
+            }
             b' ' => encoded.push('+'),
             other => encoded.push_str(&format!("%{other:02X}")),
         }

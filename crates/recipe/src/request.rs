@@ -33,12 +33,7 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// A request without public URLs, settings or anything fetched.
     #[must_use]
-    pub fn new(
-        method: &'a str,
-        query: &'a str,
-        headers: &'a [(&'a str, &'a [u8])],
-        body: &'a [u8],
-    ) -> Self {
+    pub fn new(method: &'a str, query: &'a str, headers: &'a [(&'a str, &'a [u8])], body: &'a [u8]) -> Self {
         Self { method, query, headers, body, public_urls: &[], settings: &NO_SETTINGS, fetched: None }
     }
 

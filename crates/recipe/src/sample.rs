@@ -33,9 +33,8 @@ pub fn sample(recipe: &Recipe, id: &str, entity: Option<&str>, now: Timestamp) -
     let fill = Fill { id, entity, now };
     let mut headers: Vec<_> =
         sample.headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), fill.text(value))).collect();
-    let mut fields: Vec<(String, String)> = (sample.form.iter().flatten())
-        .map(|(name, value)| (name.clone(), fill.text(value)))
-        .collect();
+    let mut fields: Vec<(String, String)> =
+        (sample.form.iter().flatten()).map(|(name, value)| (name.clone(), fill.text(value))).collect();
     if let (Some(text), Some(document)) = (&sample.wrapped, &recipe.document) {
         let text = fill.text(text);
         let text = if document.base64 { Encoding::Base64.encode(text.as_bytes()) } else { text };
@@ -45,7 +44,8 @@ pub fn sample(recipe: &Recipe, id: &str, entity: Option<&str>, now: Timestamp) -
         let json = sample.json.as_ref().map(|json| fill.value(json));
         ("application/json", json.map_or_else(Vec::new, |json| json.to_string().into_bytes()))
     } else {
-        let pair = |(name, value): &(String, String)| format!("{}={}", form::encode(name), form::encode(value));
+        let pair =
+            |(name, value): &(String, String)| format!("{}={}", form::encode(name), form::encode(value));
         let body = fields.iter().map(pair).collect::<Vec<_>>().join("&");
         ("application/x-www-form-urlencoded", body.into_bytes())
     };

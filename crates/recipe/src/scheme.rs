@@ -4,7 +4,7 @@ use crate::Strength;
 use crate::algorithm::Algorithm;
 use crate::encoding::Encoding;
 use crate::path::Path;
-use crate::schema::{KeyForm, UrlForm};
+use crate::schema::{KeyForm, NoId, UrlForm};
 use crate::signature_list::Reader;
 use crate::template::Template;
 use crate::verifier::Verifier;
@@ -79,6 +79,8 @@ pub(crate) struct Reading {
     pub(crate) entity: Vec<Template>,
     /// Account.
     pub(crate) account: Vec<Template>,
+    /// What an event without an id gets.
+    pub(crate) no_id: NoId,
 }
 
 impl Reading {

@@ -220,7 +220,9 @@ impl Parser<'_> {
             ("computed", None) => Source::Computed,
             ("key-name", None) => Source::KeyName,
             ("form-sorted", None) => Source::FormSorted,
-            ("header" | "query" | "form" | "setting" | "json-key-except", Some("")) => return Err(format!("'{kind}' needs a name")),
+            ("header" | "query" | "form" | "setting" | "json-key-except", Some("")) => {
+                return Err(format!("'{kind}' needs a name"));
+            }
             ("header", Some(name)) => Source::Header(header_name(name)?),
             ("query", Some(name)) => Source::Query(name.to_owned()),
             ("form", Some(name)) => Source::Form(name.to_owned()),

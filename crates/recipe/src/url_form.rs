@@ -1,7 +1,7 @@
 //! The forms of a public URL under which a provider may have signed it.
 
-use crate::schema::UrlForm;
 use crate::Request;
+use crate::schema::UrlForm;
 
 /// Every form of every public URL of the source, with the received query, each once and in the order given.
 pub(crate) fn urls(request: &Request<'_>, forms: &[UrlForm]) -> Vec<Vec<u8>> {

@@ -116,7 +116,9 @@ fn settings(data: &BTreeMap<String, schema::Setting>) -> Checked<BTreeMap<String
         .map(|(name, data)| {
             let at = format!("settings.{name}");
             let is_name = (1..=64).contains(&name.len())
-                && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
             if !is_name {
                 return invalid(at, "a setting's name is 1 to 64 of a-z, 0-9 and _");
             }

@@ -171,7 +171,8 @@ fn place(at: &str, data: &schema::Signature, readings: &[Reading]) -> Checked<Pl
         if names.0.is_empty() {
             return invalid(format!("{at}.header"), "name at least one header");
         }
-        let names = names.0.iter().map(|name| header(&format!("{at}.header"), name)).collect::<Checked<_>>()?;
+        let names =
+            names.0.iter().map(|name| header(&format!("{at}.header"), name)).collect::<Checked<_>>()?;
         return Ok(Place::Headers(names));
     }
     if let Some(name) = &data.numbered {
@@ -222,12 +223,7 @@ fn list(at: &str, data: &schema::Signature) -> Checked<List> {
 }
 
 /// What is signed. The body may be parsed before verification only where the signature itself is in it.
-fn message(
-    at: &str,
-    text: &str,
-    place: &Place,
-    algorithms: &[(String, Algorithm)],
-) -> Checked<Template> {
+fn message(at: &str, text: &str, place: &Place, algorithms: &[(String, Algorithm)]) -> Checked<Template> {
     let message = template(at, text)?;
     let digest = algorithms.iter().any(|(_, algorithm)| *algorithm == Algorithm::Sha256);
     for value in message.values() {

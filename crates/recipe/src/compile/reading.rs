@@ -14,6 +14,7 @@ pub(super) fn readings(at: &str, data: &schema::Scheme) -> Checked<Vec<Reading>>
         event_type: data.event_type.clone(),
         entity: data.entity.clone(),
         account: data.account.clone(),
+        no_id: data.no_id,
     };
     if data.events.is_empty() {
         return Ok(vec![reading(at, &inline)?]);
@@ -53,6 +54,7 @@ fn reading(at: &str, data: &schema::Reading) -> Checked<Reading> {
         event_type: fields("type", &data.event_type)?,
         entity: fields("entity", &data.entity)?,
         account: fields("account", &data.account)?,
+        no_id: data.no_id,
         items,
     })
 }

@@ -163,6 +163,9 @@ fn fetched(recipe: &Recipe, request: &Request<'_>, secrets: &[Secret], now: Time
         (Ok(Some(Fetch { url, .. })), Some(bytes)) => {
             steps.passed("fetch", format!("{} from {}", count(bytes.len(), "byte"), host_of(&url)));
         }
+        // Told by steps of their own.
+        (Err(rejection), _)
+            if matches!(rejection.reason(), Reason::SettingMissing | Reason::NoActiveSecret) => {}
         (Err(rejection), _) => steps.failed("fetch", rejection.detail()),
     }
 }

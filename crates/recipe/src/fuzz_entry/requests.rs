@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use portero_types::{SecretNo, Timestamp};
 
 use crate::{
-    Recipe, Request, Secret, SignOptions, SignedRequest, explain, extract, fetch_needed, follow_up,
+    Outcome, Recipe, Request, Secret, SignOptions, SignedRequest, Verdict, explain, extract, fetch_needed, follow_up,
     generate_secret, handshake, sign, verify,
 };
 
@@ -146,7 +146,10 @@ impl Parts {
         let secrets: Vec<Secret> = secret.into_iter().collect();
         let _ = fetch_needed(recipe, &request, &secrets, NOW);
         let _ = handshake(recipe, &request, &secrets, NOW);
-        let _ = explain(recipe, &request, &secrets, NOW);
+        let explanation = explain(recipe, &request, &secrets, NOW);
+        assert!(explanation.steps.iter().all(|step| !step.detail.contains(&text)), "a secret is shown");
+        let failed = explanation.steps.iter().any(|step| step.outcome == Outcome::Failed);
+        assert_eq!(failed, matches!(explanation.verdict, Verdict::Refused(_)));
         if let Ok(verified) = verify(recipe, &request, &secrets, NOW) {
             let _ = follow_up(recipe, &request, &verified);
             for event in extract(recipe, &request, &verified).unwrap_or_default() {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 pub(crate) use handshake::{Guard, Handshake, Match, ReplyTemplate, Token};
 pub(crate) use one_or_many::OneOrMany;
-pub(crate) use scheme::{KeyForm, ListForm, Reading, Scheme, Signature, TimeCheck, UrlForm};
+pub(crate) use scheme::{KeyForm, ListForm, NoId, Reading, Scheme, Signature, TimeCheck, UrlForm};
 
 use crate::{Category, Compressed, IdScope};
 

@@ -55,7 +55,10 @@ pub(crate) struct Scheme {
     /// The account that the event belongs to, where the provider serves several by one URL.
     #[serde(default)]
     pub(crate) account: Vec<String>,
-    /// The same by the body's shape, instead of the five before.
+    /// What an event without an id gets.
+    #[serde(default)]
+    pub(crate) no_id: NoId,
+    /// The same by the body's shape, instead of the six before.
     #[serde(default)]
     pub(crate) events: Vec<Reading>,
 }
@@ -82,6 +85,21 @@ pub(crate) struct Reading {
     /// The account that the event belongs to: the first template that gives a text.
     #[serde(default)]
     pub(crate) account: Vec<String>,
+    /// What an event without an id gets.
+    #[serde(default)]
+    pub(crate) no_id: NoId,
+}
+
+/// What an event gets whose provider sends no id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum NoId {
+    /// The digest of its bytes: what comes again with the same bytes is the same event.
+    #[default]
+    Digest,
+    /// An id of its own each time: two events may well have the same bytes, so none may be dropped for that.
+    Distinct,
 }
 
 /// What must be present for a scheme to apply.

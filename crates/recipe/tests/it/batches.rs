@@ -173,3 +173,16 @@ fn items_without_an_id_get_one_from_their_own_bytes() {
     assert_eq!(events[0].0, events[2].0);
     assert_ne!(events[0].0, events[1].0);
 }
+
+#[test]
+fn events_without_an_id_are_told_apart_only_where_equal_bytes_may_be_two_events() {
+    let distinct = |preset_name: &str, body: &str| {
+        let recipe = preset(preset_name);
+        let secret = "a secret of the tests, long enough";
+        let request = super::signed(&recipe, body.as_bytes());
+        request.events(&recipe, secret).expect("verified").iter().map(|event| event.distinct).collect::<Vec<_>>()
+    };
+    let account = r#"{"list_folder":{"accounts":["dbid:1"]},"delta":{"users":[1]}}"#;
+    assert_eq!(distinct("dropbox", account), [true]);
+    assert_eq!(distinct("lemonsqueezy", r#"{"data":{"type":"orders","id":"1"}}"#), [false]);
+}

@@ -75,7 +75,9 @@ fn sample(line: &str) -> Sample {
     };
     let mut settings: BTreeMap<String, String> = sample["settings"]
         .as_object()
-        .map(|settings| settings.iter().map(|(k, v)| (k.clone(), v.as_str().expect("text").to_owned())).collect())
+        .map(|settings| {
+            settings.iter().map(|(k, v)| (k.clone(), v.as_str().expect("text").to_owned())).collect()
+        })
         .unwrap_or_default();
     if let Some(id) = sample["expect"]["webhook_id"].as_str() {
         settings.insert("webhook_id".to_owned(), id.to_owned());
@@ -85,7 +87,8 @@ fn sample(line: &str) -> Sample {
         settings.entry("topic_arn".to_owned()).or_insert_with(|| topic.to_owned());
     }
     let is_fetched = !preset.recipe.needs_secret();
-    let fetched = sample["fetched"].as_str().map(str::to_owned).or_else(|| is_fetched.then(|| text("secret")));
+    let fetched =
+        sample["fetched"].as_str().map(str::to_owned).or_else(|| is_fetched.then(|| text("secret")));
     let request = Owned {
         method: text("method"),
         query: text("url").split_once('?').map_or(String::new(), |(_, query)| query.to_owned()),
@@ -182,8 +185,7 @@ fn every_handshake_sample_gets_its_reply() {
         if request.method == "HEAD" {
             continue;
         }
-        let answer =
-            request.with(|request| handshake(&preset.recipe, request, &sample.secrets(), NOW));
+        let answer = request.with(|request| handshake(&preset.recipe, request, &sample.secrets(), NOW));
         let reply = match answer {
             Ok(Some(answer)) => {
                 assert_eq!(answer.store_secret.is_some(), sample.secret.is_empty(), "{name}");
@@ -211,7 +213,8 @@ fn every_handshake_sample_gets_its_reply() {
         }
         for (header, value) in expect["response_headers"].as_object().into_iter().flatten() {
             let header = header.to_ascii_lowercase();
-            let have = reply.headers.iter().find(|(name, _)| *name == header).map(|(_, value)| value.as_str());
+            let have =
+                reply.headers.iter().find(|(name, _)| *name == header).map(|(_, value)| value.as_str());
             assert_eq!(have, value.as_str(), "{name}: {header}");
         }
     }
@@ -271,13 +274,16 @@ fn no_accepted_sample_survives_a_changed_byte_of_what_is_signed() {
 #[test]
 fn no_accepted_sample_verifies_under_another_secret() {
     // Where the key is fetched, the secret only opens the way to it.
-    let by_secret = |sample: &&Sample| sample.preset.recipe.needs_secret() && sample.request.fetched.is_none();
+    let by_secret =
+        |sample: &&Sample| sample.preset.recipe.needs_secret() && sample.request.fetched.is_none();
     for sample in accepted_events().iter().filter(by_secret) {
         let others = other_secrets(&sample.secret);
         let mut tried = 0;
         for other in others {
             let recipe = &sample.preset.recipe;
-            let Ok(secret) = Secret::new(recipe, SecretNo(1), &other, Timestamp::EPOCH, None) else { continue };
+            let Ok(secret) = Secret::new(recipe, SecretNo(1), &other, Timestamp::EPOCH, None) else {
+                continue;
+            };
             let verdict = sample.request.verify_at(recipe, &[secret], NOW);
             assert!(verdict.is_err(), "{}", sample.name);
             tried += 1;
@@ -307,7 +313,8 @@ fn no_sample_with_a_signed_time_is_accepted_outside_its_window() {
     let days = Duration::from_secs(8 * 24 * 3600);
     let mut seen = 0;
     for sample in accepted_events() {
-        let is_timed = sample.preset.json.contains("\"time\": {") && !sample.preset.json.contains("\"record\"");
+        let is_timed =
+            sample.preset.json.contains("\"time\": {") && !sample.preset.json.contains("\"record\"");
         let verdicts = [NOW.plus(days), NOW.minus(days)].map(|now| sample.verify_at(now));
         // Presets with several schemes may sign the time in some of them only.
         let is_mixed = matches!(sample.preset.name, "gitlab" | "http-signatures");
