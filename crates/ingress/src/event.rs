@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -55,7 +56,7 @@ pub(crate) fn build(
                 event_id(&found, shared.recipe.id_scope(), &source.id)
             };
             let ordering_key = ordering_key(&source.provider, found.entity.as_deref(), &event_id);
-            let retention = if id_derived { config.derived_id_retention } else { config.receipt_retention };
+            let retention = retention(id_derived, shared.recipe.info().redelivery, config);
             NewEvent {
                 receipt_id,
                 tenant_no: source.tenant_no,
@@ -83,6 +84,13 @@ pub(crate) fn build(
 /// The pre-filter's name for what the store's unique key holds.
 pub(crate) fn key_of(event: &NewEvent) -> Key {
     Key { tenant_no: event.tenant_no, provider: event.provider.clone(), event_id: event.event_id.clone() }
+}
+
+/// How long a repeat is recognised: as configured, and always a day longer than the provider may send one.
+fn retention(id_derived: bool, redelivery: Option<Duration>, config: &EdgeConfig) -> Duration {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let configured = if id_derived { config.derived_id_retention } else { config.receipt_retention };
+    redelivery.map_or(configured, |span| configured.max(span + DAY))
 }
 
 /// The id for the unique key, and whether it is derived.
@@ -195,6 +203,16 @@ mod tests {
 
     fn scoped(id: &str, account: Option<&str>, scope: IdScope) -> (String, bool) {
         event_id(&found(id, account), scope, &SourceId::new("shop").expect("valid"))
+    }
+
+    #[test]
+    fn a_repeat_is_recognised_for_longer_than_the_provider_may_send_one() {
+        let config = EdgeConfig::default();
+        let days = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
+        assert_eq!(retention(true, None, &config), days(3));
+        assert_eq!(retention(true, Some(days(1)), &config), days(3));
+        assert_eq!(retention(true, Some(days(14)), &config), days(15));
+        assert_eq!(retention(false, Some(days(14)), &config), days(35));
     }
 
     #[test]
