@@ -87,7 +87,8 @@ What the tables say:
 - **Signed time**: how far the time that the provider signs may lie in the past and in the future. Without one, an old request
   can be sent again by whoever has it; it is then recognised as a repeat by its event id, for as long as ids are kept.
 - **Event id**: what tells a repeat from a new event. *Derived* means that the provider sends none, and the digest of the event's
-  bytes takes its place: byte for byte repeats are recognised, others are not.
+  bytes takes its place: byte for byte repeats are recognised, others are not. *None*: two events may well have the same bytes,
+  so each request counts, repeats too.
 - **Ordering key**: events with the same one are delivered one after another, unless a subscription chooses otherwise.
 - **Answer within**: how long the provider waits; — where it does not say. Portero answers as soon as the event is stored.
 - **Sent again for**: the longest time after which the provider sends an event again. When you replace a secret, the old one stays

@@ -19,7 +19,7 @@ pub(super) fn table(providers: &[Provider]) -> String {
             words::code(provider.name),
             scheme::of_each(provider.schemes(), |scheme| scheme::proves(scheme).to_owned()),
             scheme::of_each(provider.schemes(), scheme::window),
-            first_places(provider, "id").unwrap_or_else(|| "derived".to_owned()),
+            first_places(provider, "id").unwrap_or_else(|| no_id(provider).to_owned()),
             first_places(provider, "entity").unwrap_or_else(|| "none".to_owned()),
             span(provider, "answer_within_ms", words::span_ms),
             span(provider, "redelivery_s", words::span_s),
@@ -42,6 +42,12 @@ fn first_places(provider: &Provider, field: &str) -> Option<String> {
         .filter(|words| seen.insert(words.clone()))
         .collect();
     (!found.is_empty()).then(|| words::listed(&found, "or"))
+}
+
+/// What takes the place of an id that is never sent.
+fn no_id(provider: &Provider) -> &'static str {
+    let is_distinct = |reading: &Value| reading["no_id"] == "distinct";
+    if provider.schemes().iter().flat_map(scheme::readings).any(is_distinct) { "none" } else { "derived" }
 }
 
 fn span(provider: &Provider, field: &str, say: impl Fn(u64) -> String) -> String {

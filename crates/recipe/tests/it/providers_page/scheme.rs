@@ -265,6 +265,9 @@ pub(super) fn read(reading: &Value) -> String {
     {
         let templates = texts(&reading[field]);
         match (field, templates.is_empty()) {
+            ("id", true) if reading["no_id"] == "distinct" => {
+                parts.push("no id: each request is an event of its own".to_owned());
+            }
             ("id", true) => parts.push("id derived from the event's bytes".to_owned()),
             (_, true) => {}
             (_, false) => parts.push(format!("{name} from {}", places(&templates))),

@@ -39,7 +39,11 @@ pub(super) fn span_s(seconds: u64) -> String {
 
 /// A short time span.
 pub(super) fn span_ms(ms: u64) -> String {
-    if ms.is_multiple_of(1_000) { span_s(ms / 1_000) } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
+    if ms.is_multiple_of(1_000) {
+        span_s(ms / 1_000)
+    } else {
+        format!("{}.{} s", ms / 1_000, ms % 1_000 / 100)
+    }
 }
 
 /// A template as people say it: a lone place by its kind and name, anything else as written.
