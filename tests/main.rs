@@ -15,6 +15,7 @@ mod outbound;
 mod protocol;
 mod redis;
 mod replicas;
+mod revealed;
 mod rotation;
 mod schema;
 mod shutdown;

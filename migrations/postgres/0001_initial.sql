@@ -65,6 +65,7 @@ CREATE TABLE sources (
 
 CREATE UNIQUE INDEX sources_id ON sources (tenant_no, source_id) WHERE deleted_at IS NULL;
 
+-- `unseen`: a handshake brought it and nobody was shown it yet, which is allowed once.
 CREATE TABLE secrets (
     secret_no  bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     source_no  bigint NOT NULL REFERENCES sources (source_no),
@@ -73,6 +74,7 @@ CREATE TABLE secrets (
     sealed     bytea  NOT NULL CHECK (octet_length(sealed) BETWEEN 1 AND 65536),
     not_before bigint NOT NULL,
     not_after  bigint,
+    unseen     boolean NOT NULL,
     created_at bigint NOT NULL,
     CONSTRAINT secrets_id UNIQUE (source_no, secret_id)
 );

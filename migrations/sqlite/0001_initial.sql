@@ -65,6 +65,7 @@ CREATE TABLE sources (
 
 CREATE UNIQUE INDEX sources_id ON sources (tenant_no, source_id) WHERE deleted_at IS NULL;
 
+-- `unseen`: a handshake brought it and nobody was shown it yet, which is allowed once.
 CREATE TABLE secrets (
     secret_no  INTEGER PRIMARY KEY AUTOINCREMENT,
     source_no  INTEGER NOT NULL REFERENCES sources (source_no),
@@ -73,6 +74,7 @@ CREATE TABLE secrets (
     sealed     BLOB    NOT NULL CHECK (octet_length(sealed) BETWEEN 1 AND 65536),
     not_before INTEGER NOT NULL,
     not_after  INTEGER,
+    unseen     INTEGER NOT NULL CHECK (unseen IN (0, 1)),
     created_at INTEGER NOT NULL,
     UNIQUE (source_no, secret_id)
 ) STRICT;

@@ -54,6 +54,8 @@ pub enum Action<'a> {
     GetSecret(&'a TenantId),
     /// `AdminService.ListSecrets` of a tenant's source.
     ListSecrets(&'a TenantId),
+    /// `AdminService.RevealSecret` of a tenant's source.
+    RevealSecret(&'a TenantId),
     /// `AdminService.DeleteSecret` of a tenant's source.
     DeleteSecret(&'a TenantId),
     /// `AdminService.ListRejections` of a tenant's source.
@@ -100,6 +102,7 @@ impl Action<'_> {
             Self::CreateSecret(_) => "CreateSecret",
             Self::GetSecret(_) => "GetSecret",
             Self::ListSecrets(_) => "ListSecrets",
+            Self::RevealSecret(_) => "RevealSecret",
             Self::DeleteSecret(_) => "DeleteSecret",
             Self::ListRejections(_) => "ListRejections",
             Self::GetRejection(_) => "GetRejection",
@@ -130,6 +133,7 @@ pub fn allows(caller: &Caller, action: Action<'_>) -> bool {
         | Action::CreateSecret(tenant)
         | Action::GetSecret(tenant)
         | Action::ListSecrets(tenant)
+        | Action::RevealSecret(tenant)
         | Action::DeleteSecret(tenant)
         | Action::ListRejections(tenant)
         | Action::GetRejection(tenant)
@@ -217,7 +221,7 @@ mod tests {
             (Action::ListPresets, "yes yes yes yes"),
             (Action::GetPreset, "yes yes yes yes"),
         ];
-        let by_tenant: [fn(_) -> _; 14] = [
+        let by_tenant: [fn(_) -> _; 15] = [
             Action::GetTenant,
             Action::CreateSource,
             Action::GetSource,
@@ -227,6 +231,7 @@ mod tests {
             Action::CreateSecret,
             Action::GetSecret,
             Action::ListSecrets,
+            Action::RevealSecret,
             Action::DeleteSecret,
             Action::ListRejections,
             Action::GetRejection,

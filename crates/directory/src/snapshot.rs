@@ -85,7 +85,9 @@ impl Snapshot {
     #[must_use]
     pub fn build(stored: ConfigSnapshot, keyring: &Keyring, former: Option<&Self>) -> Self {
         let mut secrets_of: HashMap<SourceNo, Vec<portero_store::Secret>> = HashMap::new();
-        for secret in stored.secrets {
+        for mut secret in stored.secrets {
+            // Whether somebody saw it makes no difference to what it verifies.
+            secret.unseen = false;
             secrets_of.entry(secret.source_no).or_default().push(secret);
         }
         let mut sources_by_key = HashMap::with_capacity(stored.sources.len());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use portero_store::{
     ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
-    Result, Revision, Secret, Source, SourceUpdate, Subscription, Tenant,
+    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, Tenant,
 };
 use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use tokio::sync::Semaphore;
@@ -128,6 +128,9 @@ impl ConfigStore for FixedConfig {
         _: Option<&SecretId>,
         _: u32,
     ) -> Result<Page<Secret>> {
+        Err(refused())
+    }
+    async fn take_unseen(&self, _: &TenantId, _: &SourceId, _: &SecretId) -> Result<Option<Sealed>> {
         Err(refused())
     }
     async fn delete_secret(&self, _: &TenantId, _: &SourceId, _: &SecretId) -> Result<()> {

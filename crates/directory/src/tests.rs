@@ -52,6 +52,7 @@ fn secret(source: &portero_store::Source, keyring: &Keyring, no: i64) -> portero
         sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
         not_before: Timestamp::EPOCH,
         not_after: None,
+        unseen: false,
         created_at: Timestamp::EPOCH,
     }
 }
@@ -122,15 +123,21 @@ async fn a_refresh_sees_what_was_changed_before_and_keeps_unchanged_sources() {
     assert!(Arc::ptr_eq(&before, after.source_by_no(SourceNo(1)).expect("there")));
     assert!(after.source_by_ingest_key(&key(2)).is_some());
 
+    store.change(|config| config.secrets[0].unseen = true);
+    directory.refresh_now().await.expect("readable");
+    let after = directory.snapshot();
+    let same = after.source_by_no(SourceNo(1)).expect("there");
+    assert!(Arc::ptr_eq(&before, same), "who has seen a secret makes no difference");
+
     store.change(|config| config.secrets.clear());
     directory.refresh_now().await.expect("readable");
     let after = directory.snapshot();
     let source = after.source_by_no(SourceNo(1)).expect("there");
     assert!(source.verification.as_ref().expect("usable").secrets.is_empty(), "a revoked secret is gone");
 
-    assert_eq!(store.snapshots_read(), 3);
+    assert_eq!(store.snapshots_read(), 4);
     directory.refresh_now().await.expect("readable");
-    assert_eq!(store.snapshots_read(), 3, "an unchanged revision is not read again");
+    assert_eq!(store.snapshots_read(), 4, "an unchanged revision is not read again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -69,6 +69,8 @@ pub struct Secret {
     pub not_before: Timestamp,
     /// When it ceases to verify; `None` while it is active.
     pub not_after: Option<Timestamp>,
+    /// Whether a handshake brought it and [`ConfigStore::take_unseen`] has not taken it yet.
+    pub unseen: bool,
     /// When it was created.
     pub created_at: Timestamp,
 }
@@ -164,7 +166,7 @@ pub struct ConfigSnapshot {
     pub subscriptions: Vec<Subscription>,
 }
 
-/// Looks after configuration. Every change raises the revision in the same transaction.
+/// Looks after configuration. Every change of what gateways act upon raises the revision in the same transaction.
 ///
 /// Create fails with `AlreadyExists`, get returns `None`, delete and add fail with `NotFound`; what is created under a
 /// tenant or source that does not exist fails with `NotFound`. A list under a tenant or source that does not exist is
@@ -202,7 +204,7 @@ pub trait ConfigStore: Send + Sync + 'static {
     /// # Errors
     /// `NotFound`; `Refused` when a bound is broken.
     async fn update_source(&self, update: SourceUpdate) -> crate::Result<Source>;
-    /// Adds the secret that a handshake brought, when the source waits for one at `now`, and ends the wait, in one
+    /// Adds the secret that a handshake brought, unseen, when the source waits for one at `now`, and ends the wait, in one
     /// transaction. `false`, and nothing changes, when the source waits for none or no longer, or is deleted. Of many at
     /// once one succeeds.
     ///
@@ -237,6 +239,17 @@ pub trait ConfigStore: Send + Sync + 'static {
         after: Option<&SecretId>,
         limit: u32,
     ) -> crate::Result<Page<Secret>>;
+    /// The value of an unseen secret, which is unseen no longer: of many calls at once one gets it. `None` for one that was
+    /// taken already, that no handshake brought, or that does not exist. It verifies as before, so the revision stays.
+    ///
+    /// # Errors
+    /// After `OutcomeUnknown` the value may be taken, and by nobody.
+    async fn take_unseen(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+    ) -> crate::Result<Option<Sealed>>;
     /// Deletes a secret: it ceases to verify as soon as the change is seen.
     async fn delete_secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> crate::Result<()>;
 

@@ -1,4 +1,5 @@
-//! Secrets of sources. A value is sealed before it reaches the store and is answered once.
+//! Secrets of sources. A value is sealed before it reaches the store and is answered once: when it was given or generated, in
+//! the answer to its creation; when a handshake brought it, to who asks first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +85,33 @@ impl Admin {
         }))
     }
 
+    pub(super) async fn do_reveal_secret(
+        &self,
+        request: Request<v1::RevealSecretRequest>,
+    ) -> Answer<v1::Secret> {
+        let (metadata, message) = split(request);
+        let (tenant, source, id) = name::secret(&message.name, "name")?;
+        let caller = self.check(&metadata, Action::RevealSecret(&tenant)).await?;
+        let secret = self.store.secret(&tenant, &source, &id).await.map_err(|error| from_store(&error))?;
+        let secret = secret.ok_or_else(|| not_found(&message.name))?;
+        if !secret.unseen {
+            return Err(not_shown());
+        }
+        // What cannot be opened is not used up.
+        self.open(&secret.sealed, &tenant, &source, &id)?;
+        let taken =
+            self.store.take_unseen(&tenant, &source, &id).await.map_err(|error| from_store(&error))?;
+        let value = self.open(&taken.ok_or_else(not_shown)?, &tenant, &source, &id)?;
+        tracing::info!(
+            tenant.id = %tenant, source.id = %source, secret.id = %id, subject = %caller.subject,
+            "the secret that a handshake brought was shown, this once"
+        );
+        let secret = portero_store::Secret { unseen: false, ..secret };
+        let mut answer = to_proto(&tenant, &source, &secret, self.now());
+        answer.value.clone_from(value.expose_secret());
+        Ok(Response::new(answer))
+    }
+
     pub(super) async fn do_delete_secret(
         &self,
         request: Request<v1::DeleteSecretRequest>,
@@ -133,6 +161,27 @@ impl Admin {
         let sealed = self.keyring.seal(value.expose_secret().as_bytes(), &aad, nonce);
         Sealed { key_id: sealed.key_id, bytes: sealed.bytes }
     }
+
+    fn open(
+        &self,
+        sealed: &Sealed,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+    ) -> Result<Redacted<String>, Status> {
+        let opened = self.keyring.open(&sealed.key_id, &sealed.bytes, &secret_aad(tenant, source, id));
+        let value = opened.ok().and_then(|value| String::from_utf8(value.to_vec()).ok());
+        value.map(Redacted::new).ok_or_else(|| {
+            Status::failed_precondition("the secret cannot be opened with this gateway's keyring")
+        })
+    }
+}
+
+fn not_shown() -> Status {
+    Status::failed_precondition(
+        "the secret's value cannot be shown: only one that a handshake brought can, and only once. \
+         Have the provider send it again while the source waits for a secret, or add another one",
+    )
 }
 
 fn to_proto(
@@ -154,5 +203,6 @@ fn to_proto(
         not_before: Some(time::to_proto(secret.not_before)),
         not_after: secret.not_after.map(time::to_proto),
         create_time: Some(time::to_proto(secret.created_at)),
+        unseen: secret.unseen,
     }
 }

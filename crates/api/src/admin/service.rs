@@ -82,6 +82,10 @@ impl AdminService for Admin {
         self.do_list_secrets(request).await
     }
 
+    async fn reveal_secret(&self, request: Request<v1::RevealSecretRequest>) -> Answer<v1::Secret> {
+        self.do_reveal_secret(request).await
+    }
+
     async fn delete_secret(
         &self,
         request: Request<v1::DeleteSecretRequest>,

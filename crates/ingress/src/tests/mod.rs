@@ -317,6 +317,7 @@ fn add(snapshot: &mut ConfigSnapshot, keyring: &Keyring, number: u8, recipe: &st
             sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
             not_before: Timestamp::EPOCH,
             not_after: None,
+            unseen: false,
             created_at: Timestamp::EPOCH,
         });
     }

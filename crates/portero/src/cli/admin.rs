@@ -191,6 +191,17 @@ pub(crate) enum SecretCommand {
         #[command(flatten)]
         common: Common,
     },
+    /// Show the value of a secret that a handshake brought, once, for a provider that wants it repeated.
+    Reveal {
+        /// The tenant's id.
+        tenant: String,
+        /// The source's id.
+        source: String,
+        /// The secret's id.
+        secret: String,
+        #[command(flatten)]
+        common: Common,
+    },
     /// Delete a secret: it ceases to verify within a second.
     Delete {
         /// The tenant's id.

@@ -9,7 +9,7 @@ mod tenants;
 use async_trait::async_trait;
 use portero_store::{
     ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
-    Result, Revision, Secret, Source, SourceUpdate, Subscription, Tenant,
+    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, Tenant,
 };
 use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use sqlx::postgres::PgRow;
@@ -168,6 +168,15 @@ impl ConfigStore for PostgresStore {
         limit: u32,
     ) -> Result<Page<Secret>> {
         secrets::list(&self.pools.admin, tenant, source, after, limit).await
+    }
+
+    async fn take_unseen(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+    ) -> Result<Option<Sealed>> {
+        secrets::take_unseen(&self.pools.admin, tenant, source, id).await
     }
 
     async fn delete_secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Result<()> {

@@ -30,6 +30,7 @@ pub(super) fn read(row: &PgRow) -> Result<Secret> {
         sealed: Sealed { key_id: get(row, "key_id")?, bytes: get(row, "sealed")? },
         not_before: Timestamp::from_micros(get(row, "not_before")?),
         not_after: get::<Option<i64>>(row, "not_after")?.map(Timestamp::from_micros),
+        unseen: get(row, "unseen")?,
         created_at: Timestamp::from_micros(get(row, "created_at")?),
     })
 }
@@ -45,7 +46,7 @@ pub(super) fn all_recent() -> PgQuery<'static> {
 
 pub(super) async fn add(pool: &Pool, secret: NewSecret) -> Result<Secret> {
     let mut change = Change::begin(pool).await?;
-    let outcome = add_in(&mut change, &secret).await;
+    let outcome = add_in(&mut change, &secret, false).await;
     change.end(outcome).await
 }
 
@@ -90,10 +91,14 @@ async fn add_once_in(
     if change.rows(end_wait).await?.is_empty() {
         return Ok(false);
     }
-    if add_in(change, secret).await?.source_no == source_no { Ok(true) } else { Err(not_found("source")) }
+    if add_in(change, secret, true).await?.source_no == source_no {
+        Ok(true)
+    } else {
+        Err(not_found("source"))
+    }
 }
 
-async fn add_in(change: &mut Change, secret: &NewSecret) -> Result<Secret> {
+async fn add_in(change: &mut Change, secret: &NewSecret, unseen: bool) -> Result<Secret> {
     if let Some(at) = secret.retire_others_at {
         let retire = sqlx::query(
             "UPDATE secrets k SET not_after = $3 FROM sources s JOIN tenants t USING (tenant_no)
@@ -106,8 +111,8 @@ async fn add_in(change: &mut Change, secret: &NewSecret) -> Result<Secret> {
         change.rows(retire).await?;
     }
     let insert = sqlx::query(
-        "INSERT INTO secrets (source_no, secret_id, key_id, sealed, not_before, created_at)
-         SELECT s.source_no, $3, $4, $5, $6, $7 FROM sources s JOIN tenants t USING (tenant_no)
+        "INSERT INTO secrets (source_no, secret_id, key_id, sealed, not_before, created_at, unseen)
+         SELECT s.source_no, $3, $4, $5, $6, $7, $8 FROM sources s JOIN tenants t USING (tenant_no)
          WHERE t.tenant_id = $1 AND s.source_id = $2 AND s.deleted_at IS NULL AND t.deleted_at IS NULL
          RETURNING *",
     )
@@ -117,7 +122,8 @@ async fn add_in(change: &mut Change, secret: &NewSecret) -> Result<Secret> {
     .bind(secret.sealed.key_id.as_str())
     .bind(secret.sealed.bytes.as_slice())
     .bind(secret.not_before.as_micros())
-    .bind(secret.created_at.as_micros());
+    .bind(secret.created_at.as_micros())
+    .bind(unseen);
     let added = read(&change.create(insert, "secret", "source").await?)?;
 
     // The number of active secrets can only reach its peak at the moment when one of them begins.
@@ -167,6 +173,27 @@ pub(super) async fn list(
     .bind(after.map_or("", SecretId::as_str))
     .bind(one_more(limit));
     page(&rows(pool, query, Effect::None).await?, limit, read)
+}
+
+/// Whoever comes second waits for the row, and finds it seen.
+pub(super) async fn take_unseen(
+    pool: &Pool,
+    tenant: &TenantId,
+    source: &SourceId,
+    id: &SecretId,
+) -> Result<Option<Sealed>> {
+    let query = sqlx::query(
+        "UPDATE secrets k SET unseen = false FROM sources s JOIN tenants t USING (tenant_no)
+         WHERE s.source_no = k.source_no AND s.deleted_at IS NULL AND t.deleted_at IS NULL
+           AND t.tenant_id = $1 AND s.source_id = $2 AND k.secret_id = $3 AND k.unseen
+         RETURNING k.key_id, k.sealed",
+    )
+    .bind(tenant.as_str())
+    .bind(source.as_str())
+    .bind(id.as_str());
+    one(&rows(pool, query, Effect::Commits).await?, |row| {
+        Ok(Sealed { key_id: get(row, "key_id")?, bytes: get(row, "sealed")? })
+    })
 }
 
 pub(super) async fn delete(pool: &Pool, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Result<()> {

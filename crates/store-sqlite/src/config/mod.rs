@@ -8,7 +8,7 @@ mod tenant;
 use async_trait::async_trait;
 use portero_store::{
     ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
-    Result, Revision, Secret, Source, SourceUpdate, Subscription, Tenant,
+    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, Tenant,
 };
 use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use sqlx::SqliteConnection;
@@ -107,6 +107,18 @@ impl ConfigStore for SqliteStore {
         limit: u32,
     ) -> Result<Page<Secret>> {
         secret::list(self.readers.pool(), tenant, source, after, limit).await
+    }
+
+    async fn take_unseen(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+    ) -> Result<Option<Sealed>> {
+        let (tenant, source, id) = (tenant.clone(), source.clone(), id.clone());
+        self.writer
+            .write(move |connection| Box::pin(secret::take_unseen(connection, tenant, source, id)))
+            .await
     }
 
     async fn delete_secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Result<()> {

@@ -25,6 +25,10 @@ macro_rules! secrets_of {
 }
 
 pub(super) async fn add(connection: &mut SqliteConnection, new: NewSecret) -> Result<Secret> {
+    insert(connection, new, false).await
+}
+
+async fn insert(connection: &mut SqliteConnection, new: NewSecret, unseen: bool) -> Result<Secret> {
     let source_no = source::find(connection, &new.tenant, &new.source).await?;
     if let Some(end) = new.retire_others_at {
         sqlx::query("UPDATE secrets SET not_after = ? WHERE source_no = ? AND not_after IS NULL")
@@ -34,8 +38,8 @@ pub(super) async fn add(connection: &mut SqliteConnection, new: NewSecret) -> Re
             .await
             .map_err(statement)?;
     }
-    let sql = "INSERT INTO secrets (source_no, secret_id, key_id, sealed, not_before, created_at) \
-               VALUES (?, ?, ?, ?, ?, ?) RETURNING *";
+    let sql = "INSERT INTO secrets (source_no, secret_id, key_id, sealed, not_before, created_at, unseen) \
+               VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING *";
     let row = sqlx::query(sql)
         .bind(source_no.0)
         .bind(new.id.as_str())
@@ -43,6 +47,7 @@ pub(super) async fn add(connection: &mut SqliteConnection, new: NewSecret) -> Re
         .bind(new.sealed.bytes)
         .bind(new.not_before.as_micros())
         .bind(new.created_at.as_micros())
+        .bind(unseen)
         .fetch_one(&mut *connection)
         .await
         .map_err(insert_error)?;
@@ -65,7 +70,11 @@ pub(super) async fn add_by_handshake(
         return Ok(false);
     }
     raise_revision(connection).await?;
-    if add(connection, new).await?.source_no == source_no { Ok(true) } else { Err(not_found("source")) }
+    if insert(connection, new, true).await?.source_no == source_no {
+        Ok(true)
+    } else {
+        Err(not_found("source"))
+    }
 }
 
 async fn spans(
@@ -122,6 +131,27 @@ pub(super) async fn all_recent(connection: &mut SqliteConnection) -> Result<Vec<
     rows.iter().map(secret).collect()
 }
 
+/// There is one writer, so nobody comes between.
+pub(super) async fn take_unseen(
+    connection: &mut SqliteConnection,
+    tenant: TenantId,
+    source: SourceId,
+    id: SecretId,
+) -> Result<Option<Sealed>> {
+    let sql = "UPDATE secrets SET unseen = 0 FROM sources JOIN tenants ON tenants.tenant_no = sources.tenant_no \
+               WHERE sources.source_no = secrets.source_no AND sources.deleted_at IS NULL \
+               AND tenants.deleted_at IS NULL AND tenants.tenant_id = ? AND sources.source_id = ? \
+               AND secrets.secret_id = ? AND secrets.unseen RETURNING key_id, sealed";
+    let row = sqlx::query(sql)
+        .bind(tenant.as_str())
+        .bind(source.as_str())
+        .bind(id.as_str())
+        .fetch_optional(connection)
+        .await
+        .map_err(statement)?;
+    row.map(|row| Ok(Sealed { key_id: get(&row, "key_id")?, bytes: get(&row, "sealed")? })).transpose()
+}
+
 pub(super) async fn delete(
     connection: &mut SqliteConnection,
     tenant: TenantId,
@@ -150,6 +180,7 @@ fn secret(row: &SqliteRow) -> Result<Secret> {
         sealed: Sealed { key_id: get(row, "key_id")?, bytes: get(row, "sealed")? },
         not_before: timestamp(row, "not_before")?,
         not_after: not_after(row)?,
+        unseen: get(row, "unseen")?,
         created_at: timestamp(row, "created_at")?,
     })
 }

@@ -17,6 +17,7 @@ pub mod schema;
 pub mod secrets;
 pub mod sessions;
 pub mod sources;
+pub mod unseen;
 
 use std::future::Future;
 use std::time::Duration;
@@ -112,6 +113,11 @@ macro_rules! conformance {
             a_handshake_brings_the_secret_exactly_once,
             a_source_that_does_not_wait_takes_no_secret,
             a_refused_handshake_secret_leaves_the_source_waiting,
+        ]);
+        $crate::conformance!(@cases $fresh, unseen: [
+            only_what_a_handshake_brought_is_unseen_and_it_is_taken_once,
+            of_twenty_who_take_one_unseen_secret_one_gets_it,
+            an_unseen_secret_is_taken_by_its_full_name_only,
         ]);
         $crate::conformance!(@cases $fresh, rejections: [
             a_rejection_reads_back_with_its_sealed_capture,
@@ -245,6 +251,7 @@ mod tests {
             ("secrets", include_str!("secrets.rs")),
             ("sessions", include_str!("sessions.rs")),
             ("sources", include_str!("sources.rs")),
+            ("unseen", include_str!("unseen.rs")),
         ] {
             let names = source.lines().filter_map(|line| line.strip_prefix("pub async fn "));
             for name in names.filter_map(|rest| rest.split('(').next()) {

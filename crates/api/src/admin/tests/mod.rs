@@ -3,6 +3,7 @@
 mod explain;
 mod presets;
 mod rejections;
+mod secrets;
 mod sources;
 
 use std::sync::Arc;

@@ -49,6 +49,12 @@ pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<()> {
             })
             .await
         }
+        SecretCommand::Reveal { tenant, source, secret, common } => {
+            let api = AdminApi::open(&common.connect).await?;
+            let request = v1::RevealSecretRequest { name: name::secret(&tenant, &source, &secret) };
+            let revealed = api.ask(api.calls().reveal_secret(request)).await?;
+            once(common.output.output, revealed)
+        }
         SecretCommand::Delete { tenant, source, secret, common } => {
             let api = AdminApi::open(&common.connect).await?;
             let name = name::secret(&tenant, &source, &secret);
@@ -67,12 +73,14 @@ fn given(file: Option<&Path>) -> Result<String, Failure> {
 
 /// Shows a generated value, this once. A given one is known to whoever gave it, and is not repeated into logs.
 fn created_secret(output: Output, created: v1::Secret, is_generated: bool) -> anyhow::Result<()> {
-    let value = is_generated.then(|| created.value.clone());
-    let secret = Secret { value, ..Secret::from(created) };
-    present::one(output, &secret)?;
-    if is_generated {
-        print::note("The value is shown only now: give it to the provider, it cannot be read again.");
-    }
+    if is_generated { once(output, created) } else { present::one(output, &Secret::from(created)) }
+}
+
+/// Shows a secret with its value.
+fn once(output: Output, answer: v1::Secret) -> anyhow::Result<()> {
+    let value = Some(answer.value.clone());
+    present::one(output, &Secret { value, ..Secret::from(answer) })?;
+    print::note("The value is shown only now: give it to the provider, it cannot be read again.");
     Ok(())
 }
 
@@ -86,6 +94,7 @@ struct Secret {
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
     state: &'static str,
+    unseen: bool,
     not_before: Option<String>,
     not_after: Option<String>,
     create_time: Option<String>,
@@ -105,6 +114,7 @@ impl From<v1::Secret> for Secret {
                 v1::SecretState::Retired => "retired",
                 v1::SecretState::Unspecified => "unknown",
             },
+            unseen: secret.unseen,
             not_before: present::time(secret.not_before.as_ref()),
             not_after: present::time(secret.not_after.as_ref()),
             create_time: present::time(secret.create_time.as_ref()),
@@ -114,7 +124,7 @@ impl From<v1::Secret> for Secret {
 }
 
 impl Record for Secret {
-    const COLUMNS: &'static [&'static str] = &["SECRET", "STATE", "FROM", "UNTIL", "CREATED"];
+    const COLUMNS: &'static [&'static str] = &["SECRET", "STATE", "FROM", "UNTIL", "CREATED", "UNSEEN"];
 
     fn row(&self) -> Vec<String> {
         vec![
@@ -123,6 +133,7 @@ impl Record for Secret {
             self.not_before.clone().unwrap_or_default(),
             self.not_after.clone().unwrap_or_default(),
             self.create_time.clone().unwrap_or_default(),
+            if self.unseen { "unseen" } else { "" }.to_owned(),
         ]
     }
 
@@ -136,6 +147,10 @@ impl Record for Secret {
             ("verifies until", self.not_after.clone().unwrap_or_default()),
             ("created", self.create_time.clone().unwrap_or_default()),
         ];
+        if self.unseen {
+            let how = "`portero secret reveal` shows the value that a handshake brought, once";
+            details.push(("unseen", how.to_owned()));
+        }
         details.extend(self.value.clone().map(|value| ("value", value)));
         details
     }
@@ -162,6 +177,9 @@ mod tests {
         assert!(secret.details().iter().any(|(name, value)| *name == "value" && value == "whsec_hush"));
         assert!(!secret.row().join(" ").contains("hush"), "never in a list");
         assert_eq!(secret.row().len(), Secret::COLUMNS.len());
+        let unseen = Secret::from(v1::Secret { unseen: true, ..answer() });
+        assert_eq!(unseen.row().last().map(String::as_str), Some("unseen"));
+        assert!(unseen.details().iter().any(|(name, how)| *name == "unseen" && how.contains("secret reveal")));
     }
 
     #[test]
