@@ -9,6 +9,7 @@ mod crash;
 mod database;
 mod demo;
 mod dev;
+mod explanation;
 mod kinds;
 mod operation;
 mod outbound;

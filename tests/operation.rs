@@ -29,7 +29,8 @@ async fn slacks_check_of_the_url_is_answered_when_it_is_signed_and_makes_no_even
     assert_eq!(unsigned.status, 401, "{unsigned:?}");
     assert!(!unsigned.text.contains("3eZbrw1aB10K4"), "a stranger's challenge is not repeated");
 
-    let sample = portero_recipe::sample("slack", "Ev1", None).expect("a sample");
+    let recipe = Recipe::preset("slack").expect("a preset");
+    let sample = portero_recipe::sample(&recipe, "Ev1", None, portero_types::Timestamp::EPOCH).expect("a sample");
     assert_eq!(provider.send(&sample.body).await.field("status"), "accepted");
     consumer.has_acked(1, PATIENCE).await;
     assert_eq!(consumer.handled()[0].event_id, "src:slack:Ev1");

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use admin::{
-    Common, GivenToSource, ReceiptCommand, RejectionCommand, SecretCommand, SourceCommand, StartFrom, SubscriptionCommand, TenantCommand,
+    Common, GivenToSource, ReceiptCommand, RejectionCommand, SecretCommand, SourceCommand, StartFrom,
+    SubscriptionCommand, TenantCommand,
 };
 pub(crate) use provider::ProviderCommand;
 pub(crate) use send::SendArgs;

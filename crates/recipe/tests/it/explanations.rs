@@ -85,7 +85,7 @@ impl Given {
         let is_refused = matches!(explanation.verdict, Verdict::Refused(_));
         let has_failed = explanation.steps.iter().any(|step| step.outcome == Outcome::Failed);
         assert_eq!(is_refused, has_failed, "{name}: {:#?}", explanation.steps);
-        assert_eq!(explanation.events.is_empty() || !is_refused, true, "{name}");
+        assert!(explanation.events.is_empty() || !is_refused, "{name}");
         let told: String = explanation.steps.iter().map(|step| format!("{}\n", step.detail)).collect();
         for hidden in self.hidden() {
             assert!(!told.contains(&hidden), "{name} tells {hidden:?}:\n{told}");
@@ -249,18 +249,16 @@ fn what_spoils_a_request_is_named() {
 #[test]
 fn what_would_have_matched_is_hinted_at_and_changes_no_verdict() {
     let secret = "It's a secret to everybody";
-    let body = "{\"action\": \"opened\", \"list\": [1, 2]}";
     let hint = |given: &Given| {
         let explanation = given.explained_at(NOW);
         assert!(matches!(explanation.verdict, Verdict::Refused(_)));
         details(&explanation, "hint")
     };
-    let changed = |body: &str| Given { body: body.as_bytes().to_vec(), ..github(secret, self::BODY) };
+    let changed = |body: &str| Given { body: body.as_bytes().to_vec(), ..github(secret, BODY) };
     assert!(hint(&changed(&format!("{BODY}\n"))).contains("line end"));
     assert!(hint(&changed(&format!("\u{feff}{BODY}"))).contains("byte order mark"));
     assert!(hint(&changed(&BODY.replace(' ', ""))).contains("re-formats"));
     assert_eq!(hint(&changed(&BODY.replace("opened", "closed"))), "");
-    assert_eq!(body, BODY);
     let quoted = Given { secret: format!("\"{secret}\""), ..github(secret, BODY) };
     assert!(hint(&quoted).contains("quotation marks"), "{}", hint(&quoted));
     let pasted = Given { secret: format!("GITHUB_SECRET={secret}"), ..github(secret, BODY) };

@@ -86,9 +86,9 @@ impl Answer {
         clean(&format!("{status} {}{reason}", self.outcome)).into_owned()
     }
 
-    /// One line for people.
+    /// One line for people, with the receipt's id, or else the request's, by which a refusal can be explained.
     pub(super) fn line(&self) -> String {
-        let receipt = self.receipt_id.as_deref().unwrap_or("-");
+        let receipt = self.receipt_id.as_deref().or(self.request_id.as_deref()).unwrap_or("-");
         let message = self.message.as_deref().map(|message| format!("  {message}")).unwrap_or_default();
         format!("{}  {}{}", self.label(), clean(receipt), clean(&message))
     }
@@ -121,7 +121,7 @@ mod tests {
     fn a_refusal_says_why() {
         let body = br#"{"error":"unauthorized","reason":"TIMESTAMP_TOO_OLD","message":"it is old"}"#;
         let answer = Answer::read(401, Some("req_2".to_owned()), body, TOOK);
-        assert_eq!(answer.line(), "401 unauthorized TIMESTAMP_TOO_OLD  -  it is old");
+        assert_eq!(answer.line(), "401 unauthorized TIMESTAMP_TOO_OLD  req_2  it is old");
         assert_eq!(answer.request_id.as_deref(), Some("req_2"));
         assert!(!answer.is_success());
     }
