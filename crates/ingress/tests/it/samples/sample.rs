@@ -8,13 +8,13 @@ use portero_recipe::{Extracted, Preset, Recipe, Request, Secret, Strength, Verif
 use portero_types::{SecretNo, Timestamp};
 use serde_json::Value;
 
-use super::gateway::NOW;
+use crate::support::{Endpoint, Message, NOW};
 
 const FILES: [&str; 4] = [
-    include_str!("../../../../tests/cases/signed-samples.jsonl"),
-    include_str!("../../../../tests/cases/samples-payments.jsonl"),
-    include_str!("../../../../tests/cases/samples-developer.jsonl"),
-    include_str!("../../../../tests/cases/samples-messaging.jsonl"),
+    include_str!("../../../../../tests/cases/signed-samples.jsonl"),
+    include_str!("../../../../../tests/cases/samples-payments.jsonl"),
+    include_str!("../../../../../tests/cases/samples-developer.jsonl"),
+    include_str!("../../../../../tests/cases/samples-messaging.jsonl"),
 ];
 
 /// One request, and the source that it is sent to.
@@ -83,7 +83,58 @@ fn sample(n: usize, line: &str) -> Sample {
     }
 }
 
+/// What the other endpoint of a sample adds to its name.
+const OTHER: &str = "-other";
+
 impl Sample {
+    /// Where it is sent to.
+    pub(super) fn endpoint(&self) -> Endpoint {
+        Endpoint {
+            waits: self.secret.is_empty() && self.preset.recipe.writes_secret(),
+            settings: self.settings.clone(),
+            ..Endpoint::new(self.preset.name, &self.secret)
+                .of(&self.source)
+                .named(&self.source)
+                .url(&self.url)
+        }
+    }
+
+    /// The same under another secret, where the recipe knows one of this form.
+    pub(super) fn other_endpoint(&self) -> Option<Endpoint> {
+        let secret = self.another_secret()?;
+        let name = format!("{}{OTHER}", self.source);
+        Some(Endpoint { secrets: vec![secret], waits: false, ..self.endpoint() }.named(&name))
+    }
+
+    /// Another secret in a form that the recipe knows.
+    fn another_secret(&self) -> Option<String> {
+        let name = self.secret.split_once('|').map_or("", |(name, _)| name);
+        let rsa = include_str!("../../../../recipe/tests/it/keys/rsa.public.pem");
+        let p256 = include_str!("../../../../recipe/tests/it/keys/p256.public.pem");
+        let spki = p256.lines().filter(|line| !line.starts_with("---")).collect();
+        let candidates = [
+            format!("{name}|another"),
+            "whsec_YW5vdGhlciBzZWNyZXQgYWx0b2dldGhlcg==".to_owned(),
+            // RFC 8032, section 7.1, test 1.
+            "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a".to_owned(),
+            rsa.to_owned(),
+            p256.to_owned(),
+            spki,
+        ];
+        candidates.into_iter().find(|text| portero_recipe::clean_secret(&self.preset.recipe, text).is_ok())
+    }
+
+    /// The sample as a message, with another body perhaps. A host that it names is where it was sent to, not we.
+    pub(super) fn message(&self, body: &[u8]) -> Message {
+        let headers = self.headers.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("host"));
+        Message {
+            method: self.method.clone(),
+            query: self.query.clone(),
+            headers: headers.cloned().collect(),
+            body: body.to_vec(),
+        }
+    }
+
     pub(super) fn is_handshake(&self) -> bool {
         self.expect["handshake"] == Value::Bool(true)
     }

@@ -1,155 +1,26 @@
-//! The edge, the batcher and the directory over a real store.
+//! Concurrency, restarts, remembered refusals and secrets of handshakes on a real store.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use async_trait::async_trait;
-use portero_directory::{Directory, DirectoryConfig, Source};
-use portero_ingress::{
-    AcceptConfig, AcceptHandle, Edge, EdgeConfig, Parts, Queues, RejectionQueue, SecretNotWritten,
-    SecretWriter, serve,
-};
-use portero_keyring::{KeyId, Keyring, rejection_aad, secret_aad};
-use portero_outbound::Offline;
-use portero_prefilter::Disabled;
+use portero_keyring::rejection_aad;
 use portero_recipe::{Recipe, SignOptions, sign};
-use portero_store::{
-    AcceptStore as _, CapturedRequest, ConfigStore as _, NewSecret, NewSource, NewTenant,
-    RejectionStore as _, SchemaStore as _, Sealed, SourceUpdate,
-};
-use portero_store_sqlite::SqliteStore;
-use portero_types::{
-    IngestKey, ManualClock, ProviderName, Redacted, SecretId, SourceId, TenantId, TenantNo, Timestamp,
-};
+use portero_store::{AcceptStore as _, CapturedRequest, ConfigStore as _, RejectionStore as _, SourceUpdate};
+use portero_types::{ProviderName, SourceId, TenantId, TenantNo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
+use tokio::net::TcpStream;
+
+use crate::support::{Endpoint, Gateway, NOW, keyring};
 
 const SECRET: &str = "whsec_4f1c9a70b2e35d6888a1c0ffee123456";
-const NOW: Timestamp = Timestamp::from_secs(1_750_000_000);
 
-fn keyring() -> Arc<Keyring> {
-    Arc::new(Keyring::generate(KeyId::new("k1").expect("valid"), [7; 32]).expect("usable"))
+fn stripe() -> Endpoint {
+    Endpoint::new("stripe", SECRET)
 }
 
 /// A new database with one tenant and one Stripe source.
 async fn create(path: &Path) {
-    let store = SqliteStore::open(path).await.expect("opens");
-    store.migrate().await.expect("migrates");
-    let (tenant, source) = (TenantId::new("acme").expect("valid"), SourceId::new("stripe").expect("valid"));
-    let new = NewTenant { id: tenant.clone(), display_name: "Acme".into(), created_at: NOW };
-    store.create_tenant(new).await.expect("created");
-    let new = NewSource {
-        tenant: tenant.clone(),
-        id: source.clone(),
-        provider: ProviderName::new("stripe").expect("valid"),
-        preset: "stripe".into(),
-        recipe: String::new(),
-        ingest_key: IngestKey::from_bytes([1; 16]),
-        public_urls: Vec::new(),
-        settings: BTreeMap::new(),
-        secret_expected_until: None,
-        created_at: NOW,
-    };
-    store.create_source(new).await.expect("created");
-    let new = new_secret(&tenant, &source, "first", SECRET, NOW);
-    store.add_secret(new).await.expect("added");
-    store.close().await;
-}
-
-struct Gateway {
-    address: SocketAddr,
-    store: Arc<SqliteStore>,
-    accept: AcceptHandle,
-    directory: Directory,
-    shutdown: CancellationToken,
-    serving: tokio::task::JoinHandle<()>,
-    remembering: tokio::task::JoinHandle<()>,
-}
-
-/// Writes secrets of handshakes as the program does.
-struct Secrets(Arc<SqliteStore>, Directory);
-
-#[async_trait]
-impl SecretWriter for Secrets {
-    async fn write(
-        &self,
-        source: &Source,
-        secret: &Redacted<String>,
-        now: Timestamp,
-    ) -> Result<bool, SecretNotWritten> {
-        let new = new_secret(&source.tenant, &source.id, "handshake", secret.expose_secret(), now);
-        let written =
-            self.0.write_handshake_secret(source.no, new, now).await.map_err(|_| SecretNotWritten)?;
-        self.1.refresh_now().await.map_err(|_| SecretNotWritten)?;
-        Ok(written)
-    }
-}
-
-fn new_secret(tenant: &TenantId, source: &SourceId, id: &str, value: &str, now: Timestamp) -> NewSecret {
-    let id = SecretId::new(id).expect("valid");
-    let sealed = keyring().seal(value.as_bytes(), &secret_aad(tenant, source, &id), [3; 12]);
-    NewSecret {
-        tenant: tenant.clone(),
-        source: source.clone(),
-        id,
-        sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
-        not_before: now,
-        retire_others_at: None,
-        created_at: now,
-    }
-}
-
-/// Distinct bits all over, which ids need: they overwrite some of them with version and variant.
-fn scattered(n: u64) -> u128 {
-    u128::from(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
-}
-
-/// Starts a gateway; `run` makes its ids differ from those of another one.
-async fn start(path: &Path, run: u64) -> Gateway {
-    let store = Arc::new(SqliteStore::open(path).await.expect("opens"));
-    let (directory, _) = Directory::open(Arc::clone(&store) as _, keyring(), DirectoryConfig::default())
-        .await
-        .expect("readable");
-    let shards = store.shards().await.expect("readable");
-    let config = AcceptConfig { shards, queues: Queues::One, ..AcceptConfig::default() };
-    let accept = AcceptHandle::new(config, Arc::clone(&store) as _, Arc::new(Disabled), Arc::new(|_| {}));
-    let next = AtomicU64::new(run << 32);
-    let seal = Arc::new(|source: &Source, request_id, bytes: &[u8]| {
-        let sealed = keyring().seal(bytes, &rejection_aad(&source.tenant, &source.id, request_id), [4; 12]);
-        Sealed { key_id: sealed.key_id, bytes: sealed.bytes }
-    });
-    let (rejections, writer) = RejectionQueue::new(Arc::clone(&store) as _, seal);
-    let parts = Parts {
-        directory: directory.clone(),
-        accept: accept.clone(),
-        prefilter: Arc::new(Disabled),
-        fetch: Arc::new(Offline),
-        secrets: Arc::new(Secrets(Arc::clone(&store), directory.clone())),
-        rejections,
-        clock: Arc::new(ManualClock::at(NOW)),
-        random: Arc::new(move || scattered(next.fetch_add(1, Ordering::Relaxed))),
-        trace_parent: Arc::new(String::new),
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("bound");
-    let shutdown = CancellationToken::new();
-    let serving = tokio::spawn(serve(listener, Edge::new(EdgeConfig::default(), parts), shutdown.clone()));
-    let remembering = tokio::spawn(writer.run(shutdown.clone()));
-    Gateway { address, store, accept, directory, shutdown, serving, remembering }
-}
-
-impl Gateway {
-    async fn stop(self) {
-        self.shutdown.cancel();
-        self.serving.await.expect("no panic");
-        self.accept.drain().await;
-        self.remembering.await.expect("no panic");
-        self.store.close().await;
-    }
+    crate::support::create(path, &[stripe()]).await;
 }
 
 async fn deliver(address: SocketAddr, id: &str, entity: &str) -> String {
@@ -162,8 +33,8 @@ async fn deliver(address: SocketAddr, id: &str, entity: &str) -> String {
 
 async fn post(address: SocketAddr, headers: &[(String, String)], body: &[u8]) -> String {
     let mut request = format!(
-        "POST /in/{} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n",
-        IngestKey::from_bytes([1; 16]),
+        "POST {} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n",
+        stripe().path(),
         body.len()
     );
     for (name, value) in headers {
@@ -183,7 +54,7 @@ async fn two_hundred_copies_at_once_are_one_receipt_and_two_hundred_good_answers
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("portero.db");
     create(&path).await;
-    let gateway = start(&path, 1).await;
+    let gateway = Gateway::open(&path, 1).await;
     let address = gateway.address;
     let copies: Vec<_> = (0..200).map(|_| tokio::spawn(deliver(address, "evt_1", "in_1"))).collect();
     let mut accepted = 0;
@@ -196,7 +67,7 @@ async fn two_hundred_copies_at_once_are_one_receipt_and_two_hundred_good_answers
     gateway.stop().await;
 
     // A restart remembers.
-    let gateway = start(&path, 2).await;
+    let gateway = Gateway::open(&path, 2).await;
     assert!(deliver(gateway.address, "evt_1", "in_1").await.contains(r#""status":"duplicate""#));
     assert!(deliver(gateway.address, "evt_2", "in_1").await.contains(r#""status":"accepted""#));
     gateway.stop().await;
@@ -207,7 +78,7 @@ async fn every_event_answered_as_accepted_has_its_receipt_and_its_place() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("portero.db");
     create(&path).await;
-    let gateway = start(&path, 1).await;
+    let gateway = Gateway::open(&path, 1).await;
     let address = gateway.address;
     let sends: Vec<_> = (0..300)
         .map(|n| {
@@ -236,14 +107,14 @@ async fn a_refused_request_is_found_again_after_a_restart_with_what_it_held() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("portero.db");
     create(&path).await;
-    let gateway = start(&path, 1).await;
+    let gateway = Gateway::open(&path, 1).await;
     let headers = vec![("stripe-signature".to_owned(), "t=1,v1=00".to_owned())];
     let answer = post(gateway.address, &headers, b"{\"id\":\"evt_1\"}").await;
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     // Shutting down writes what waits.
     gateway.stop().await;
 
-    let gateway = start(&path, 2).await;
+    let gateway = Gateway::open(&path, 2).await;
     let (tenant, source) = (TenantId::new("acme").expect("valid"), SourceId::new("stripe").expect("valid"));
     let page = gateway.store.list(&tenant, &source, None, 10).await.expect("readable");
     let [row] = &page.items[..] else { panic!("one: {page:?}") };
@@ -263,7 +134,7 @@ async fn a_handshake_brings_the_secret_once_and_events_verify_with_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("portero.db");
     create(&path).await;
-    let gateway = start(&path, 1).await;
+    let gateway = Gateway::open(&path, 1).await;
     let (tenant, source) = (TenantId::new("acme").expect("valid"), SourceId::new("stripe").expect("valid"));
     let update = SourceUpdate {
         preset: Some("asana".to_owned()),
