@@ -7,6 +7,7 @@ mod characters;
 mod handshakes;
 mod headers;
 mod ids;
+mod page;
 mod secrets;
 mod time;
 mod transfer;
