@@ -17,6 +17,8 @@ use crate::error::{from_store, invalid, not_found, unusable_recipe};
 use crate::{name, page, time};
 
 const OVERLAP_MAX: Duration = Duration::from_secs(90 * 86_400);
+/// How long old secrets go on where the recipe does not say for how long the provider sends again: most stop sooner.
+const OVERLAP_UNKNOWN: Duration = Duration::from_secs(3 * 86_400);
 
 impl Admin {
     pub(super) async fn do_create_secret(
@@ -37,10 +39,15 @@ impl Admin {
             Some(given) => time::from_proto(given, "not_before")?,
             None => now,
         };
-        let retire_others_at = match &message.retire_others_after {
-            Some(given) => Some(now.plus(time::duration(given, "retire_others_after", OVERLAP_MAX)?)),
-            None => None,
+        let overlap = match (&message.retire_others_after, message.retire_others) {
+            (None, false) => None,
+            (Some(given), false) => Some(time::duration(given, "retire_others_after", OVERLAP_MAX)?),
+            (None, true) => Some(recipe.info().redelivery.unwrap_or(OVERLAP_UNKNOWN)),
+            (Some(_), true) => {
+                return Err(invalid("retire_others", "give it or 'retire_others_after', not both"));
+            }
         };
+        let retire_others_at = overlap.map(|overlap| now.plus(overlap));
         let sealed = self.seal(&value, &tenant, &source, &id);
         let secret = NewSecret {
             tenant: tenant.clone(),

@@ -165,6 +165,10 @@ pub(crate) enum SecretCommand {
         /// File with the value as the provider shows it; '-' is standard input. Without it, a value is generated.
         #[arg(long, value_name = "FILE")]
         value_file: Option<PathBuf>,
+        /// Rotation: the other secrets cease to verify when the provider can no longer send anything signed with them,
+        /// which its preset says; after 3 days where that is unknown.
+        #[arg(long, conflicts_with = "retire_others_after")]
+        rotate: bool,
         /// Rotation: the other secrets cease to verify so long from now, such as 3days.
         #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
         retire_others_after: Option<Duration>,

@@ -224,6 +224,7 @@ mod tests {
             "portero rejection explain acme own --request -",
             "portero secret create acme stripe --value-file -",
             "portero secret add acme stripe --retire-others-after 3days",
+            "portero secret add acme stripe --rotate",
             "portero subscription create billing --tenant acme --event-type invoice.* --from earliest",
             "portero subscription dead-letters billing -o json",
             "portero receipt get acme stripe/evt_1 --endpoint http://gateway:50051 --token-file t",
@@ -260,6 +261,7 @@ mod tests {
             "portero send stripe --curl -n 2",
             "portero tail demo -n 0",
             "portero secret create acme stripe --retire-others-after soon",
+            "portero secret create acme stripe --rotate --retire-others-after 1h",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -121,6 +121,7 @@ impl Service {
             value: value.to_owned(),
             not_before: None,
             retire_others_after: None,
+            retire_others: false,
         };
         self.admin.do_create_secret(self.acme(message)).await.expect("added");
     }

@@ -18,7 +18,7 @@ const PAGE: i32 = 1_000;
 /// Runs one of its commands.
 pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<()> {
     match command {
-        SecretCommand::Create { tenant, source, id, value_file, retire_others_after, common } => {
+        SecretCommand::Create { tenant, source, id, value_file, rotate, retire_others_after, common } => {
             let value = given(value_file.as_deref())?;
             let is_generated = value.is_empty();
             let api = AdminApi::open(&common.connect).await?;
@@ -28,6 +28,7 @@ pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<()> {
                 value,
                 not_before: None,
                 retire_others_after: retire_others_after.map(present::duration),
+                retire_others: rotate,
             };
             let name = request.parent.clone();
             let created =
