@@ -4,13 +4,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use portero_keyring::rejection_aad;
-use portero_recipe::{Recipe, SignOptions, sign};
 use portero_store::{AcceptStore as _, CapturedRequest, ConfigStore as _, RejectionStore as _, SourceUpdate};
 use portero_types::{ProviderName, SourceId, TenantId, TenantNo};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::support::{Endpoint, Gateway, NOW, keyring};
+use crate::support::{Answer, Endpoint, Gateway, Message, NOW, keyring};
 
 const SECRET: &str = "whsec_4f1c9a70b2e35d6888a1c0ffee123456";
 
@@ -23,30 +22,15 @@ async fn create(path: &Path) {
     crate::support::create(path, &[stripe()]).await;
 }
 
-async fn deliver(address: SocketAddr, id: &str, entity: &str) -> String {
+async fn deliver(address: SocketAddr, id: &str, entity: &str) -> Answer {
     let body = format!(r#"{{"id":"{id}","type":"invoice.paid","data":{{"object":{{"id":"{entity}"}}}}}}"#);
-    let recipe = Recipe::preset("stripe").expect("a preset");
-    let options = SignOptions { now: NOW, ..SignOptions::default() };
-    let signed = sign(&recipe, SECRET, body.as_bytes(), options).expect("signs");
-    post(address, &signed.headers, &signed.body).await
+    post(address, &Message::signed(&stripe(), body.as_bytes())).await
 }
 
-async fn post(address: SocketAddr, headers: &[(String, String)], body: &[u8]) -> String {
-    let mut request = format!(
-        "POST {} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n",
-        stripe().path(),
-        body.len()
-    );
-    for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
-    }
-    request.push_str("\r\n");
+async fn post(address: SocketAddr, message: &Message) -> Answer {
     let mut stream = TcpStream::connect(address).await.expect("listening");
-    stream.write_all(request.as_bytes()).await.expect("sent");
-    stream.write_all(body).await.expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("answered");
-    answer
+    stream.write_all(&message.to_bytes(&stripe().path())).await.expect("sent");
+    Answer::read(&mut stream).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -60,16 +44,16 @@ async fn two_hundred_copies_at_once_are_one_receipt_and_two_hundred_good_answers
     let mut accepted = 0;
     for copy in copies {
         let answer = copy.await.expect("no panic");
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-        accepted += usize::from(answer.contains(r#""status":"accepted""#));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        accepted += usize::from(answer.field("status") == "accepted");
     }
     assert_eq!(accepted, 1);
     gateway.stop().await;
 
     // A restart remembers.
     let gateway = Gateway::open(&path, 2).await;
-    assert!(deliver(gateway.address, "evt_1", "in_1").await.contains(r#""status":"duplicate""#));
-    assert!(deliver(gateway.address, "evt_2", "in_1").await.contains(r#""status":"accepted""#));
+    assert_eq!(deliver(gateway.address, "evt_1", "in_1").await.field("status"), "duplicate");
+    deliver(gateway.address, "evt_2", "in_1").await.is_accepted("a new one");
     gateway.stop().await;
 }
 
@@ -88,8 +72,7 @@ async fn every_event_answered_as_accepted_has_its_receipt_and_its_place() {
         })
         .collect();
     for send in sends {
-        let answer = send.await.expect("no panic");
-        assert!(answer.contains(r#""status":"accepted""#), "{answer}");
+        send.await.expect("no panic").is_accepted("one of three hundred");
     }
     let provider = ProviderName::new("stripe").expect("valid");
     let mut places = std::collections::HashSet::new();
@@ -108,9 +91,9 @@ async fn a_refused_request_is_found_again_after_a_restart_with_what_it_held() {
     let path = folder.path().join("portero.db");
     create(&path).await;
     let gateway = Gateway::open(&path, 1).await;
-    let headers = vec![("stripe-signature".to_owned(), "t=1,v1=00".to_owned())];
-    let answer = post(gateway.address, &headers, b"{\"id\":\"evt_1\"}").await;
-    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    let forged = Message::post(&[("stripe-signature", "t=1,v1=00")], b"{\"id\":\"evt_1\"}");
+    let answer = post(gateway.address, &forged).await;
+    assert_eq!(answer.status, 401, "{answer:?}");
     // Shutting down writes what waits.
     gateway.stop().await;
 
@@ -118,7 +101,8 @@ async fn a_refused_request_is_found_again_after_a_restart_with_what_it_held() {
     let (tenant, source) = (TenantId::new("acme").expect("valid"), SourceId::new("stripe").expect("valid"));
     let page = gateway.store.list(&tenant, &source, None, 10).await.expect("readable");
     let [row] = &page.items[..] else { panic!("one: {page:?}") };
-    assert!(answer.contains(&row.request_id.to_string()) && answer.contains(&row.reason), "{answer}");
+    let told = (answer.field("request_id"), answer.field("reason"));
+    assert_eq!(told, (row.request_id.to_string(), row.reason.clone()), "{answer:?}");
     let stored = gateway.store.get(&tenant, row.request_id).await.expect("readable").expect("there");
     let capture = stored.capture.expect("captured");
     let aad = rejection_aad(&tenant, &source, row.request_id);
@@ -146,28 +130,26 @@ async fn a_handshake_brings_the_secret_once_and_events_verify_with_it() {
     gateway.directory.refresh_now().await.expect("readable");
 
     let secret = "b537207f20cbfa02357cf448134da559e8bd39d61597dcd5631b8012eae53e81";
-    let hook = vec![("x-hook-secret".to_owned(), secret.to_owned())];
+    let hook = Message::post(&[("x-hook-secret", secret)], b"");
     let shakes: Vec<_> = (0..8)
         .map(|_| {
             let (address, hook) = (gateway.address, hook.clone());
-            tokio::spawn(async move { post(address, &hook, b"").await })
+            tokio::spawn(async move { post(address, &hook).await })
         })
         .collect();
     let mut taken = 0;
     for shake in shakes {
         let answer = shake.await.expect("no panic");
-        let good = answer.starts_with("HTTP/1.1 200 ");
-        assert!(good || answer.contains("HANDSHAKE_NOT_EXPECTED"), "{answer}");
-        assert_eq!(good, answer.contains(&format!("x-hook-secret: {secret}")), "{answer}");
+        let good = answer.status == 200;
+        assert!(good || answer.field("reason") == "HANDSHAKE_NOT_EXPECTED", "{answer:?}");
+        assert_eq!(answer.header("x-hook-secret"), good.then_some(secret), "{answer:?}");
         taken += usize::from(good);
     }
     assert_eq!(taken, 1, "of many at once one succeeds");
 
-    let recipe = Recipe::preset("asana").expect("a preset");
     let body = br#"{"events":[{"action":"changed","resource":{"gid":"7","resource_type":"task"}}]}"#;
-    let options = SignOptions { now: NOW, ..SignOptions::default() };
-    let signed = sign(&recipe, secret, body, options).expect("signs");
-    let answer = post(gateway.address, &signed.headers, &signed.body).await;
-    assert!(answer.contains(r#""status":"accepted""#), "{answer}");
+    post(gateway.address, &Message::signed(&Endpoint::new("asana", secret), body))
+        .await
+        .is_accepted("signed");
     gateway.stop().await;
 }
