@@ -2,6 +2,7 @@
 
 use portero_types::limits::JSON_DEPTH_MAX;
 
+use crate::encoding::Encoding;
 use crate::json::Document;
 
 /// Longest body of which variants are made, bytes.
@@ -25,6 +26,7 @@ pub(super) fn of(body: &[u8]) -> Vec<Variant> {
         return Vec::new();
     }
     let mut variants = line_ends(body);
+    variants.extend(unwrapped(body));
     if Document::parse(body.into(), JSON_DEPTH_MAX).is_ok() {
         variants.extend(STYLES.iter().filter_map(|style| {
             let body = style.write(body)?;
@@ -36,6 +38,15 @@ pub(super) fn of(body: &[u8]) -> Vec<Variant> {
 }
 
 const REFORMATTED: &str = "with other white space in its JSON the body would match: something in front of the gateway re-formats bodies";
+
+/// What an adapter in front wrapped, because it can only pass on text.
+fn unwrapped(body: &[u8]) -> Option<Variant> {
+    let body = Encoding::Base64.decode(body.trim_ascii()).filter(|body| !body.is_empty())?;
+    Some(Variant {
+        meaning: "decoded from base64 the body would match: something in front of the gateway wraps bodies",
+        body,
+    })
+}
 
 fn line_ends(body: &[u8]) -> Vec<Variant> {
     let mut variants = Vec::new();
@@ -177,6 +188,13 @@ mod tests {
         assert!(has(&of(b"a\r\nb\rc\r\n"), "a\nb\rc\n"));
         assert!(has(&of("\u{feff}{}".as_bytes()), "{}"));
         assert!(has(&of(b"{}"), "\u{feff}{}"));
+    }
+
+    #[test]
+    fn what_is_wrapped_in_base64_is_unwrapped() {
+        assert!(has(&of(b"eyJhIjoxfQ=="), "{\"a\":1}"));
+        assert!(has(&of(b"eyJhIjoxfQ\n"), "{\"a\":1}"));
+        assert!(!has(&of(b"{}"), ""));
     }
 
     #[test]

@@ -258,6 +258,7 @@ fn what_would_have_matched_is_hinted_at_and_changes_no_verdict() {
     assert!(hint(&changed(&format!("{BODY}\n"))).contains("line end"));
     assert!(hint(&changed(&format!("\u{feff}{BODY}"))).contains("byte order mark"));
     assert!(hint(&changed(&BODY.replace(' ', ""))).contains("re-formats"));
+    assert!(hint(&changed(&STANDARD.encode(BODY))).contains("base64"));
     assert_eq!(hint(&changed(&BODY.replace("opened", "closed"))), "");
     let quoted = Given { secret: format!("\"{secret}\""), ..github(secret, BODY) };
     assert!(hint(&quoted).contains("quotation marks"), "{}", hint(&quoted));
