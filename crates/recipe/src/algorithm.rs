@@ -53,7 +53,13 @@ impl Algorithm {
             Self::Ed25519 => Some(KeyPairAlgorithm::Ed25519),
             Self::EcdsaP256Sha256 => Some(KeyPairAlgorithm::EcdsaP256Der),
             Self::RsaSha256 => Some(KeyPairAlgorithm::RsaSha256),
-            _ => None,
+            Self::HmacSha1
+            | Self::HmacSha256
+            | Self::HmacSha512
+            | Self::Sha256
+            | Self::Equal
+            | Self::Basic
+            | Self::None => None,
         }
     }
 

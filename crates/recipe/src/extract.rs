@@ -88,7 +88,7 @@ pub fn extract(
     let Some(scheme) = recipe.schemes.get(verified.scheme()) else {
         return Ok(Vec::new());
     };
-    let body = Readable::new(recipe, request);
+    let body = Readable::new(recipe, request, verified);
     let reading = reading(scheme, body.document.as_ref());
     let reader = EventReader { recipe, reading, request, body: &body };
     let items = verified.items();
@@ -129,20 +129,23 @@ pub(crate) struct Readable<'a> {
 
 impl<'a> Readable<'a> {
     /// Reads a verified body. Whether it is JSON is not asked of the content type, since providers send JSON under many;
-    /// only its `charset` is.
-    pub(crate) fn new(recipe: &Recipe, request: &Request<'a>) -> Self {
+    /// only its `charset` is. What was signed as a form is read as one, whatever else it may look like; and where items
+    /// were verified, the body stays as it is, so that they stay where they are.
+    pub(crate) fn new(recipe: &Recipe, request: &Request<'a>, verified: &Verified) -> Self {
         let body = request.body;
-        if is_latin1(request) && std::str::from_utf8(body).is_err() {
+        if recipe.schemes.get(verified.scheme()).is_some_and(Scheme::signs_form) {
+            let document = recipe.document.as_ref().and_then(|wrapped| unwrap(wrapped, body));
+            return Self { document, form: Some(body), recoded: false };
+        }
+        if verified.items().is_empty() && is_latin1(request) && std::str::from_utf8(body).is_err() {
             let text: String = body.iter().copied().map(char::from).collect();
             if let Ok(document) = Document::parse(text.into_bytes().into(), usize::MAX) {
                 return Self { document: Some(document), form: None, recoded: true };
             }
         }
-        if recipe.document.is_none() || recipe.document.as_ref().is_some_and(|wrapped| wrapped.form.is_some())
-        {
-            if let Ok(document) = Document::parse(body.into(), usize::MAX) {
-                return Self { document: Some(document), form: None, recoded: false };
-            }
+        let may_be_bare = recipe.document.as_ref().is_none_or(|wrapped| wrapped.form.is_some());
+        if may_be_bare && let Ok(document) = Document::parse(body.into(), usize::MAX) {
+            return Self { document: Some(document), form: None, recoded: false };
         }
         let document = recipe.document.as_ref().and_then(|wrapped| unwrap(wrapped, body));
         Self { document, form: Some(body), recoded: false }

@@ -51,7 +51,7 @@ pub(crate) fn encode(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' => {
-                encoded.push(char::from(byte))
+                encoded.push(char::from(byte));
             }
             b' ' => encoded.push('+'),
             other => encoded.push_str(&format!("%{other:02X}")),

@@ -14,7 +14,7 @@ use crate::info::{Info, Setting};
 use crate::path::Path;
 use crate::recipe::{InvalidRecipe, Recipe};
 use crate::schema::{self, Strength};
-use crate::scheme::{Place, Reading, Scheme};
+use crate::scheme::{Check, Guard, Handshake, Place, Reading, Scheme};
 use crate::template::{Source, Template, header_name};
 use crate::{Reply, sample};
 
@@ -62,9 +62,10 @@ pub(crate) fn compile(data: schema::Document) -> Checked<Recipe> {
         }
         schemes.push(scheme);
     }
-    let handshakes = (data.handshakes.iter().enumerate())
+    let handshakes: Vec<Handshake> = (data.handshakes.iter().enumerate())
         .map(|(n, data)| handshake::handshake(&format!("handshakes[{n}]"), data, &settings))
         .collect::<Checked<_>>()?;
+    keep_apart(&mut schemes, &handshakes);
     if let Some(sample) = &data.sample {
         sample::check(sample).or_else(|reason| invalid("sample", reason))?;
     }
@@ -94,6 +95,19 @@ pub(crate) fn compile(data: schema::Document) -> Checked<Recipe> {
         schemes,
         handshakes,
     })
+}
+
+/// Lets no event be signed by what a handshake computes for anybody.
+fn keep_apart(schemes: &mut [Scheme], handshakes: &[Handshake]) {
+    let answered: Vec<Guard> = (handshakes.iter())
+        .filter(|handshake| handshake.compute.is_some())
+        .filter_map(|handshake| handshake.guard.clone())
+        .collect();
+    for scheme in schemes {
+        if let Check::Proof(proof) = &mut scheme.check {
+            proof.answered.clone_from(&answered);
+        }
+    }
 }
 
 fn strong_enough(at: &str, have: Strength, weakest: Strength) -> Checked<()> {

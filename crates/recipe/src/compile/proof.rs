@@ -9,13 +9,17 @@ use crate::encoding::Encoding;
 use crate::schema::{self, KeyForm, ListForm, UrlForm};
 use crate::scheme::{Check, Place, Proof, Reading};
 use crate::signature_list::{List, Reader};
-use crate::template::{Source, Template};
+use crate::template::{Source, Template, Value};
 use crate::window::Window;
 
 /// Longest window, seconds.
 const WINDOW_S_MAX: u32 = 7 * 24 * 3600;
 /// Most headers that may hold the signature.
 const HEADERS_MAX: usize = 4;
+/// Most tags of a list.
+const TAGS_MAX: usize = 8;
+/// Most ways in which a secret may have signed a request to one URL.
+const PASSES_MAX: usize = 8;
 
 /// How much a check proves.
 pub(super) fn strength(check: &Check, document: Option<&schema::Wrapped>) -> Strength {
@@ -35,7 +39,12 @@ pub(super) fn strength(check: &Check, document: Option<&schema::Wrapped>) -> Str
     match proof.place {
         Place::Headers(_) | Place::Numbered(_) | Place::Query(_) if covers_body => Strength::Body,
         Place::Form(_) if covers_document => Strength::Body,
-        _ => Strength::Fields,
+        Place::Headers(_)
+        | Place::Numbered(_)
+        | Place::Query(_)
+        | Place::Form(_)
+        | Place::Json(_)
+        | Place::Item(_) => Strength::Fields,
     }
 }
 
@@ -103,6 +112,7 @@ fn proof(
             "the 'standard' list, and only it, has algorithms by tag",
         );
     }
+    bounded(&format!("{at}.algorithms"), algorithms.len(), TAGS_MAX)?;
     let message = match &data.message {
         None if is_token && algorithms.len() == 1 => None,
         None => return invalid(format!("{at}.message"), "say what is signed"),
@@ -117,6 +127,9 @@ fn proof(
         (forms, _) => forms.to_vec(),
     };
     bounded(&format!("{at}.keys"), keys.len(), 4)?;
+    if (1..keys.len()).any(|n| keys[..n].contains(&keys[n])) {
+        return invalid(format!("{at}.keys"), "each form once");
+    }
     fitting_keys(&format!("{at}.keys"), &keys, &algorithms)?;
     if matches!(list, List::Named) != keys.contains(&KeyForm::NamedSha1) {
         return invalid(format!("{at}.keys"), "'named' lists and 'named_sha1' keys go together");
@@ -127,15 +140,23 @@ fn proof(
     // Basic authentication is base64 by its standard.
     let basic = if uses(Algorithm::Basic) { Encoding::Base64 } else { Encoding::Hex };
     let encoding = data.encoding.unwrap_or(basic);
+    let reader = Reader { list, algorithms, encoding };
+    if reader.distinct().count() * keys.len() * urls.len() > PASSES_MAX {
+        return invalid(
+            at,
+            format!("algorithms, keys and urls may be combined in at most {PASSES_MAX} ways: each is a pass over the body"),
+        );
+    }
     Ok(Proof {
         place,
-        reader: Reader { list, algorithms, encoding },
+        reader,
         keys,
         message,
         message_text: data.message.clone().unwrap_or_default(),
         urls,
         body_digest,
         window,
+        answered: Vec::new(),
     })
 }
 
@@ -147,6 +168,10 @@ fn fitting_keys(at: &str, keys: &[KeyForm], algorithms: &[(String, Algorithm)]) 
     }
     if all(|algorithm| matches!(algorithm, Algorithm::RsaSha256 | Algorithm::EcdsaP256Sha256)) && !pem {
         return invalid(at, "a key of RSA or P-256 is written as 'pem' or 'spki'");
+    }
+    let mixed = !all(Algorithm::is_public) && !all(|algorithm| !algorithm.is_public());
+    if mixed && keys.iter().any(|form| *form != KeyForm::Whsec) {
+        return invalid(at, "only 'whsec' tells a public key from a shared secret, which it must never become");
     }
     if pem && !all(Algorithm::is_public) {
         return invalid(at, "'pem' and 'spki' are public keys, which no shared-secret algorithm takes");
@@ -218,7 +243,9 @@ fn list(at: &str, data: &schema::Signature) -> Checked<List> {
             }
             _ => invalid(at, "a list of pairs needs 'separator' and 'tag'"),
         },
-        _ => invalid(at, "this form of list does not go with 'prefix', 'separator', 'tag' or 'time'"),
+        ListForm::Plain | ListForm::Standard | ListForm::Named | ListForm::Positional | ListForm::Pairs => {
+            invalid(at, "this form of list does not go with 'prefix', 'separator', 'tag' or 'time'")
+        }
     }
 }
 
@@ -239,6 +266,10 @@ fn message(at: &str, text: &str, place: &Place, algorithms: &[(String, Algorithm
         if !allowed {
             return invalid(at, format!("{} cannot be read before verification", value.source.describe()));
         }
+    }
+    let is_long = |value: &&&Value| matches!(value.source, Source::Body | Source::FormSorted);
+    if message.values().iter().filter(is_long).count() > 1 {
+        return invalid(at, "the body or the form takes part once");
     }
     if message.values().iter().all(|value| matches!(value.source, Source::Setting(_) | Source::Secret)) {
         return invalid(at, "a constant text proves nothing");
@@ -267,12 +298,10 @@ fn body_digest(
     let Some(digest) = &data.body_digest else { return Ok(None) };
     let at = format!("{at}.body_digest.of");
     let of = template(&at, &digest.of)?;
-    let signed = |source: &Source| match source {
-        Source::Header(_) => message.is_some_and(|message| message.requires(source)),
-        Source::Query(_) => {
-            message.is_some_and(|message| message.requires(source) || message.requires(&Source::Url))
-        }
-        _ => false,
+    let requires = |source: &Source| message.is_some_and(|message| message.requires(source));
+    let signed = |source: &Source| {
+        let in_query = matches!(source, Source::Query(_)) && requires(&Source::Url);
+        matches!(source, Source::Header(_) | Source::Query(_)) && (requires(source) || in_query)
     };
     if of.values().is_empty() || !of.values().iter().all(|value| signed(&value.source)) {
         return invalid(at, "the digest must be in a header or query field that the signature covers");

@@ -162,7 +162,7 @@ pub fn sign(
             in_header = Some((name, signer.sign(proof, context, &ts)?));
         }
         Place::Numbered(prefix) => {
-            in_header = Some((format!("{prefix}1"), signer.sign(proof, context, &ts)?))
+            in_header = Some((format!("{prefix}1"), signer.sign(proof, context, &ts)?));
         }
         Place::Query(name) => in_query = Some((name, signer.sign(proof, context, &ts)?)),
         Place::Form(name) => body = form_with(&body, name, &signer.sign(proof, context, &ts)?),
@@ -196,19 +196,18 @@ fn signed_time(
     let Some(window) = &proof.window else { return Ok(String::new()) };
     let written = window.write(options.now);
     let Some(source) = &window.source else { return Ok(written) };
+    let in_body = matches!(proof.place, Place::Json(_));
     for value in source.values() {
-        match &value.source {
-            Source::Header(name) => set(headers, name, &written),
-            Source::Json(_) if matches!(proof.place, Place::Json(_)) => {
-                let document = parse(body)?;
-                let request = Request::new("POST", "", &[], body);
-                let context = Context { document: Some(&document), ..Context::unverified(&request) };
-                let text = context
-                    .fill(source)
-                    .map_err(|problem| SignError::Missing(problem.of_signed_part().detail().to_owned()))?;
-                return Ok(String::from_utf8_lossy(&text).into_owned());
-            }
-            _ => {}
+        if let Source::Header(name) = &value.source {
+            set(headers, name, &written);
+        } else if in_body && matches!(value.source, Source::Json(_)) {
+            let document = parse(body)?;
+            let request = Request::new("POST", "", &[], body);
+            let context = Context { document: Some(&document), ..Context::unverified(&request) };
+            let text = context
+                .fill(source)
+                .map_err(|problem| SignError::Missing(problem.of_signed_part().detail().to_owned()))?;
+            return Ok(String::from_utf8_lossy(&text).into_owned());
         }
     }
     Ok(written)

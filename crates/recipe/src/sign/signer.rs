@@ -67,10 +67,12 @@ impl Signer {
             }
             Self::Shared(algorithm, key, name) => {
                 let key = key.shared().unwrap_or_default();
-                let signature = match algorithm {
-                    Algorithm::Equal | Algorithm::Basic => key.to_vec(),
-                    Algorithm::Sha256 => sha256(&message),
-                    _ => mac(*algorithm, key, &message),
+                let signature = if algorithm.is_token() {
+                    key.to_vec()
+                } else if *algorithm == Algorithm::Sha256 {
+                    sha256(&message)
+                } else {
+                    mac(*algorithm, key, &message)
                 };
                 (*algorithm, name.as_str(), signature)
             }

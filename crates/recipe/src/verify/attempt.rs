@@ -9,7 +9,7 @@ use crate::form::{self, Field};
 use crate::json::{BatchError, Document};
 use crate::path::Path;
 use crate::scheme::{Place, Proof, Scheme};
-use crate::signature_list::Parsed;
+use crate::signature_list::{Parsed, few_public};
 use crate::template::{Filter, Part, Source, Template, Value};
 use crate::{Anomaly, Reason, Rejection, Request, Secret};
 
@@ -105,6 +105,7 @@ impl Attempt<'_> {
 
     /// Checks one set of signatures over one message, and the time.
     fn whole(&self, parsed: &Parsed<'_>, context: Context<'_>) -> Result<Verified, Rejection> {
+        few_public(parsed.candidates.iter().map(|candidate| candidate.algorithm))?;
         let window = self.proof.window.as_ref();
         let in_body = |source: &Template| {
             context.document.is_none()

@@ -35,7 +35,7 @@ impl Attempt<'_> {
         context: Context<'_>,
     ) -> Result<Option<SecretNo>, Rejection> {
         let Some(template) = &self.proof.message else {
-            return Ok(self.matching_message(candidates, |_| Ok(Cow::Borrowed(&[])))?);
+            return self.matching_message(candidates, |_| Ok(Cow::Borrowed(&[])));
         };
         let urls = if template.uses(&Source::Url) {
             let urls = urls(self.request, &self.proof.urls);
@@ -75,19 +75,25 @@ impl Attempt<'_> {
     ) -> Result<Option<SecretNo>, Rejection> {
         for secret in self.active {
             let name = secret.name().map(str::as_bytes);
-            let algorithms = &self.proof.reader.algorithms;
-            let fits = |key: &&Key| algorithms.iter().any(|(_, algorithm)| key.fits(*algorithm));
-            for key in secret.keys(self.scheme_no).iter().filter(fits) {
+            for key in secret.keys(self.scheme_no) {
+                let mut fitting = self.proof.reader.distinct().filter(|algorithm| key.fits(*algorithm)).peekable();
+                if fitting.peek().is_none() {
+                    continue;
+                }
                 let message = message(key)?;
-                let proves = algorithms.iter().any(|(_, algorithm)| {
+                if self.proof.answered.iter().any(|guard| guard.fits(&message)) {
+                    // A handshake tells anybody the MAC of such a text.
+                    continue;
+                }
+                let proves = fitting.any(|algorithm| {
                     // Where signatures name their keys, only those for this key count.
                     let mut claimed = (candidates.iter())
-                        .filter(|claimed| claimed.algorithm == *algorithm)
+                        .filter(|claimed| claimed.algorithm == algorithm)
                         .filter(|claimed| claimed.name.as_deref().is_none_or(|have| Some(have) == name))
                         .peekable();
                     claimed.peek().is_some()
                         && key
-                            .judge(*algorithm, &message)
+                            .judge(algorithm, &message)
                             .is_some_and(|judge| claimed.any(|claimed| judge.accepts(&claimed.signature)))
                 });
                 if proves {

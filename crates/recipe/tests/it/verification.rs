@@ -304,6 +304,6 @@ fn presets_say_how_much_they_prove() {
         ("microsoft-graph", Strength::Token),
         ("docker-hub", Strength::None),
     ] {
-        assert_eq!(super::preset(name).strength(), want, "{name}");
+        assert_eq!(preset(name).strength(), want, "{name}");
     }
 }
