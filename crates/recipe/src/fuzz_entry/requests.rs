@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use portero_types::{SecretNo, Timestamp};
 
 use crate::{
-    Outcome, Recipe, Request, Secret, SignOptions, SignedRequest, Verdict, explain, extract, fetch_needed, follow_up,
-    generate_secret, handshake, sign, verify,
+    Outcome, Recipe, Request, Secret, SignOptions, SignedRequest, Verdict, explain, extract, fetch_needed,
+    follow_up, generate_secret, handshake, sign, verify,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(1_750_000_000);
@@ -128,6 +128,17 @@ impl Parts {
         })
     }
 
+    /// Whether a text is in the parts that may be shown.
+    fn holds(&self, text: &str) -> bool {
+        let names = self.headers.iter().map(|(name, _)| name).chain(self.settings.keys());
+        let mut shown = [&self.method, &self.query]
+            .into_iter()
+            .chain(&self.urls)
+            .chain(self.settings.values())
+            .chain(names);
+        shown.any(|shown| shown.contains(text))
+    }
+
     /// Everything that the edge and the command line ask of a request.
     fn judge(&self, recipe: &Recipe) {
         let headers: Vec<(&str, &[u8])> =
@@ -147,7 +158,8 @@ impl Parts {
         let _ = fetch_needed(recipe, &request, &secrets, NOW);
         let _ = handshake(recipe, &request, &secrets, NOW);
         let explanation = explain(recipe, &request, &secrets, NOW);
-        assert!(explanation.steps.iter().all(|step| !step.detail.contains(&text)), "a secret is shown");
+        let shown = explanation.steps.iter().any(|step| step.detail.contains(&text));
+        assert!(!shown || self.holds(&text), "a secret is shown");
         let failed = explanation.steps.iter().any(|step| step.outcome == Outcome::Failed);
         assert_eq!(failed, matches!(explanation.verdict, Verdict::Refused(_)));
         if let Ok(verified) = verify(recipe, &request, &secrets, NOW) {

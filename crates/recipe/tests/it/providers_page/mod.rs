@@ -69,7 +69,8 @@ How Portero verifies and reads each provider that it knows. To connect one:
 1. Create a source with its preset: `portero source create TENANT NAME --preset PRESET`. It prints the URL.
 2. Enter that URL at the provider, as the part about it below says, and take the secret from there.
 3. Give the source the secret: `portero secret add TENANT NAME --value-file FILE`. Without a file one is made, to be entered at
-   the provider.
+   the provider. Where the provider itself brings the secret in its first request, let the source wait for it instead:
+   `portero source update TENANT NAME --secret-window 1h`.
 4. Give the source what else the part lists: `portero source update TENANT NAME --setting NAME=VALUE`, and `--public-url URL`
    where the URL is signed.
 
