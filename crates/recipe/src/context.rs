@@ -9,6 +9,9 @@ use crate::json::{Document, Lookup, Scalar};
 use crate::template::{Filter, Part, Source, Template, Value};
 use crate::{Anomaly, Reason, Rejection, Request};
 
+/// What may be signed beside the body, bytes: headers, the URL, fields twice. More than a request has of them.
+const MESSAGE_BYTES_BESIDE: usize = 256 * 1024;
+
 /// What values are taken from.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'c> {
@@ -32,6 +35,8 @@ pub(crate) struct Context<'c> {
     pub(crate) computed: Option<&'c str>,
     /// The name by which the key is known.
     pub(crate) key_name: Option<&'c str>,
+    /// Longest text that is put together, and longest value of the JSON that is taken, bytes.
+    pub(crate) text_bytes_max: usize,
 }
 
 /// Why a template could not be filled.
@@ -92,6 +97,7 @@ impl<'c> Context<'c> {
             outer: None,
             computed: None,
             key_name: None,
+            text_bytes_max: request.body.len().saturating_mul(2).saturating_add(MESSAGE_BYTES_BESIDE),
         }
     }
 
@@ -109,7 +115,13 @@ impl<'c> Context<'c> {
         for part in parts {
             match part {
                 Part::Literal(text) => into.extend_from_slice(text.as_bytes()),
-                Part::Value(value) => into.extend_from_slice(&self.value(value)?),
+                Part::Value(value) => {
+                    let bytes = self.value(value)?;
+                    if into.len() + bytes.len() > self.text_bytes_max {
+                        return Err(Problem::Anomaly(&value.source, Anomaly::TooLong));
+                    }
+                    into.extend_from_slice(&bytes);
+                }
                 Part::Group(parts) => {
                     let start = into.len();
                     match self.fill_parts(parts, into) {
@@ -191,7 +203,7 @@ impl<'c> Context<'c> {
             Source::Query(name) => from_form(form::field(self.request.query.as_bytes(), name)),
             Source::Form(name) => self.form.map_or(Ok(None), |body| from_form(form::field(body, name))),
             Source::Json(path) => match self.document {
-                Some(document) => from_json(document, document.lookup(document.root(), path)),
+                Some(document) => self.scalar(document, document.look_once(document.root(), path)),
                 None => Ok(None),
             },
             Source::Item(path) => self.relative(self.item, path),
@@ -205,8 +217,18 @@ impl<'c> Context<'c> {
         path: &crate::path::Path,
     ) -> Result<Option<Cow<'c, [u8]>>, Anomaly> {
         match (self.document, from) {
-            (Some(document), Some(from)) => from_json(document, document.lookup(from.clone(), path)),
+            (Some(document), Some(from)) => self.scalar(document, document.look_once(from.clone(), path)),
             _ => Ok(None),
+        }
+    }
+
+    fn scalar(&self, document: &'c Document<'_>, found: Lookup) -> Result<Option<Cow<'c, [u8]>>, Anomaly> {
+        match found {
+            Lookup::Found(at) if at.len() > self.text_bytes_max => match document.is_text(at) {
+                true => Err(Anomaly::TooLong),
+                false => Ok(None),
+            },
+            found @ (Lookup::Missing | Lookup::Found(_) | Lookup::Duplicate) => from_json(document, found),
         }
     }
 }

@@ -17,6 +17,9 @@ use crate::scheme::{Reading, Scheme};
 use crate::verify::too_many_events;
 use crate::{IdScope, Recipe, Rejection, Request, Verified};
 
+/// Longest text that is read out of an event, bytes. What is longer than a field may be is kept by its digest up to here.
+const TEXT_BYTES_MAX: usize = 64 * 1024;
+
 /// Why an extracted id was not trusted and one was derived instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -27,7 +30,7 @@ pub enum Anomaly {
     Nul,
     /// The text is not valid Unicode.
     NotUnicode,
-    /// The text is longer than [`portero_types::limits::EVENT_ID_BYTES_MAX`].
+    /// The text is longer than [`portero_types::limits::EVENT_ID_BYTES_MAX`], or than any that is read.
     TooLong,
 }
 
@@ -231,6 +234,7 @@ impl EventReader<'_> {
             form: self.body.form,
             item: item.map(|item| &item.at),
             outer: item.map(|item| &item.outer),
+            text_bytes_max: TEXT_BYTES_MAX,
             ..Context::unverified(self.request)
         };
         let account = context.first_text(&self.reading.account);

@@ -12,6 +12,9 @@ use crate::scheme::{AnswerBody, Guard, Handshake, JsonTemplate, Wanted};
 use crate::template::Template;
 use crate::{InvalidSecret, Reason, Recipe, Rejection, Reply, Request, Secret, clean_secret, verify};
 
+/// Longest text of an answer, bytes: an answer must not cost more than its question.
+const ANSWER_BYTES_MAX: usize = 16 * 1024;
+
 /// What a handshake calls for.
 #[derive(Clone, Debug)]
 pub struct HandshakeAnswer {
@@ -34,14 +37,14 @@ pub fn handshake(
     secrets: &[Secret],
     now: Timestamp,
 ) -> Result<Option<HandshakeAnswer>, Rejection> {
-    let mut verified = false;
+    let mut verified = None;
     for handshake in recipe.handshakes.iter().filter(|handshake| looks_like(handshake, request)) {
         let body = if handshake.verify {
-            if !verified {
-                verify(recipe, request, secrets, now)?;
-                verified = true;
-            }
-            Readable::new(recipe, request)
+            let verified = match &verified {
+                Some(verified) => verified,
+                None => verified.insert(verify(recipe, request, secrets, now)?),
+            };
+            Readable::new(recipe, request, verified)
         } else if handshake.store_secret.is_some() && !handshake.json.is_empty() {
             // Nobody can have signed it yet.
             Readable::only(Document::parse(request.body.into(), JSON_DEPTH_MAX).ok())
@@ -107,7 +110,8 @@ fn answer(
         }
         _ => None,
     };
-    let context = Context { computed: computed.as_deref(), key_name, ..context };
+    let context =
+        Context { computed: computed.as_deref(), key_name, text_bytes_max: ANSWER_BYTES_MAX, ..context };
     let store_secret = (handshake.store_secret.as_ref())
         .map(|template| new_secret(recipe, &text(template, context)?))
         .transpose()?;
@@ -128,6 +132,9 @@ fn answer(
         }
         AnswerBody::Json(json) => (Some("application/json"), fill(json, context)?.to_string().into_bytes()),
     };
+    if body.len() > 4 * ANSWER_BYTES_MAX {
+        return Err(refused());
+    }
     let content_type = content_type.map(str::to_owned);
     Ok(HandshakeAnswer { reply: Reply { status: reply.status, content_type, headers, body }, store_secret })
 }
@@ -162,8 +169,7 @@ fn new_secret(recipe: &Recipe, value: &str) -> Result<Redacted<String>, Rejectio
 /// The guarded value, if it has the harmless shape.
 fn harmless(guard: &Guard, context: Context<'_>) -> Result<Vec<u8>, Rejection> {
     let value = context.fill(&guard.value).map_err(|_: Problem<'_>| refused())?;
-    let fits = guard.length.contains(&value.len()) && value.iter().all(|byte| guard.allowed.contains(byte));
-    if fits { Ok(value.into_owned()) } else { Err(refused()) }
+    if guard.fits(&value) { Ok(value.into_owned()) } else { Err(refused()) }
 }
 
 fn refused() -> Rejection {
@@ -175,6 +181,9 @@ fn refused() -> Rejection {
 
 fn text(template: &Template, context: Context<'_>) -> Result<String, Rejection> {
     let bytes = context.fill(template).map_err(|_: Problem<'_>| refused())?;
+    if bytes.len() > ANSWER_BYTES_MAX {
+        return Err(refused());
+    }
     String::from_utf8(bytes.into_owned()).map_err(|_| refused())
 }
 

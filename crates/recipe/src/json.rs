@@ -5,6 +5,8 @@
 //! characters): only the grammar around them is checked. Numbers are never turned into machine numbers.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use crate::path::{Path, Segment};
@@ -19,6 +21,8 @@ pub(crate) struct Document<'a> {
     bytes: Cow<'a, [u8]>,
     root: Range<usize>,
     long: Long,
+    /// What was found from places in long values, by the path: the items of a batch ask for the same.
+    found: RefCell<HashMap<usize, BTreeMap<String, Lookup>>>,
 }
 
 /// Where long containers end, so that look-ups pass over them in one step. Each is at least a 64th of the text and at
@@ -32,6 +36,8 @@ struct Long {
 
 /// Deepest container whose end is kept: as deep as paths lead.
 const LONG_DEPTH_MAX: usize = 16;
+/// Values from which look-ups are remembered, bytes.
+const REMEMBERED_BYTES_MIN: usize = 4 * 1024;
 /// Shorter containers are read again faster than they are looked up.
 const LONG_BYTES_MIN: usize = 64;
 
@@ -100,7 +106,7 @@ impl<'a> Document<'a> {
             return Err(Malformed);
         }
         long.found.sort_unstable();
-        Ok(Self { bytes, root: start..end, long })
+        Ok(Self { bytes, root: start..end, long, found: RefCell::default() })
     }
 
     /// The place of the outermost value.
@@ -111,6 +117,25 @@ impl<'a> Document<'a> {
     /// Follows a path from the value at `from`. `*` takes the first element that leads to the end of the path.
     pub(crate) fn lookup(&self, from: Range<usize>, path: &Path) -> Lookup {
         self.follow(from, path.segments())
+    }
+
+    /// The same, remembered where looking costs much.
+    pub(crate) fn look_once(&self, from: Range<usize>, path: &Path) -> Lookup {
+        if from.len() < REMEMBERED_BYTES_MIN {
+            return self.lookup(from, path);
+        }
+        let start = from.start;
+        if let Some(known) = self.found.borrow().get(&start).and_then(|paths| paths.get(path.as_str())) {
+            return known.clone();
+        }
+        let found = self.lookup(from, path);
+        self.found.borrow_mut().entry(start).or_default().insert(path.as_str().to_owned(), found.clone());
+        found
+    }
+
+    /// Whether a value is none of null, an object and an array.
+    pub(crate) fn is_text(&self, at: Range<usize>) -> bool {
+        !matches!(self.bytes[at.start], b'{' | b'[' | b'n')
     }
 
     fn follow(&self, from: Range<usize>, path: &[Segment]) -> Lookup {

@@ -6,7 +6,7 @@ use crate::encoding::Encoding;
 use crate::path::Path;
 use crate::schema::{KeyForm, NoId, UrlForm};
 use crate::signature_list::Reader;
-use crate::template::Template;
+use crate::template::{Source, Template};
 use crate::verifier::Verifier;
 use crate::window::Window;
 
@@ -52,6 +52,14 @@ impl Scheme {
             Check::Proof(proof) => &proof.keys,
             Check::Code(_, forms) => forms,
         }
+    }
+
+    /// Whether what is signed is a form's fields, as which the body must be read then and as nothing else.
+    pub(crate) fn signs_form(&self) -> bool {
+        self.proof().is_some_and(|proof| {
+            let is_sorted = |message: &Template| message.uses(&Source::FormSorted);
+            matches!(proof.place, Place::Form(_)) || proof.message.as_ref().is_some_and(is_sorted)
+        })
     }
 
     /// Whether all its keys are public ones, so that key bytes in any form are those of a public key.
@@ -109,6 +117,8 @@ pub(crate) struct Proof {
     pub(crate) body_digest: Option<(Template, Encoding)>,
     /// The signed time.
     pub(crate) window: Option<Window>,
+    /// Texts that handshakes answer with a MAC for anybody, so no event may be signed by them.
+    pub(crate) answered: Vec<Guard>,
 }
 
 /// Where signatures are.
@@ -182,6 +192,13 @@ pub(crate) struct Guard {
     pub(crate) allowed: Vec<u8>,
     /// Least and greatest length, bytes.
     pub(crate) length: std::ops::RangeInclusive<usize>,
+}
+
+impl Guard {
+    /// Whether a value has this shape.
+    pub(crate) fn fits(&self, value: &[u8]) -> bool {
+        self.length.contains(&value.len()) && value.iter().all(|byte| self.allowed.contains(byte))
+    }
 }
 
 /// An answer made from the request.

@@ -73,8 +73,7 @@ impl Secret {
         not_before: Timestamp,
         not_after: Option<Timestamp>,
     ) -> Result<Self, InvalidSecret> {
-        let named = recipe.schemes.iter().any(|scheme| scheme.key_forms().contains(&KeyForm::NamedSha1));
-        let name = value.trim().split_once('|').filter(|_| named).map(|(name, _)| name.to_owned());
+        let name = value.trim().split_once('|').filter(|_| is_named(recipe)).map(|(name, _)| name.to_owned());
         Ok(Self { no, not_before, not_after, name, keys: keys(recipe, value)? })
     }
 
@@ -127,15 +126,30 @@ impl fmt::Debug for Secret {
 pub fn clean_secret(recipe: &Recipe, text: &str) -> Result<String, InvalidSecret> {
     let text = text.trim();
     for material in keys(recipe, text)?.iter().flatten().filter_map(Key::shared) {
-        let material = material.strip_prefix(recipe.secret_prefix.as_bytes()).unwrap_or(material);
-        if material.len() < SECRET_BYTES_MIN {
-            return Err(InvalidSecret::TooShort);
-        }
-        if material.iter().all(|byte| Some(byte) == material.first()) {
-            return Err(InvalidSecret::Repetitive);
-        }
+        strong(material.strip_prefix(recipe.secret_prefix.as_bytes()).unwrap_or(material))?;
+    }
+    if is_named(recipe)
+        && let Some((_, key)) = text.split_once('|')
+    {
+        // Its digest is long whatever the key is.
+        strong(key.as_bytes())?;
     }
     Ok(text.to_owned())
+}
+
+fn strong(material: &[u8]) -> Result<(), InvalidSecret> {
+    if material.len() < SECRET_BYTES_MIN {
+        return Err(InvalidSecret::TooShort);
+    }
+    if material.iter().all(|byte| Some(byte) == material.first()) {
+        return Err(InvalidSecret::Repetitive);
+    }
+    Ok(())
+}
+
+/// Whether the provider knows keys by names.
+fn is_named(recipe: &Recipe) -> bool {
+    recipe.schemes.iter().any(|scheme| scheme.key_forms().contains(&KeyForm::NamedSha1))
 }
 
 /// Makes a new secret in the provider's form out of 256 random bits.

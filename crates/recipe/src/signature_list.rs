@@ -139,6 +139,14 @@ impl Reader {
         Ok(Parsed { candidates: self.decode(&texts)?, ts })
     }
 
+    /// Each algorithm once, whatever the number of its tags.
+    pub(crate) fn distinct(&self) -> impl Iterator<Item = Algorithm> {
+        let of = |(_, algorithm): &(String, Algorithm)| *algorithm;
+        let is_first =
+            move |n: usize| self.algorithms[..n].iter().all(|have| of(have) != of(&self.algorithms[n]));
+        (0..self.algorithms.len()).filter(move |n| is_first(*n)).map(move |n| of(&self.algorithms[n]))
+    }
+
     fn untagged(&self) -> Algorithm {
         self.algorithms.first().map_or(Algorithm::None, |(_, algorithm)| *algorithm)
     }
@@ -156,12 +164,7 @@ impl Reader {
                 format!("more than {SIGNATURES_PER_REQUEST_MAX} signatures"),
             ));
         }
-        if texts.iter().filter(|text| text.algorithm.is_public()).count() > PUBLIC_MAX {
-            return Err(Rejection::new(
-                Reason::TooManySignatures,
-                format!("more than {PUBLIC_MAX} public-key signatures"),
-            ));
-        }
+        few_public(texts.iter().map(|text| text.algorithm))?;
         let candidates: Vec<Candidate> = texts
             .iter()
             .filter_map(|Text { algorithm, name, text }| {
@@ -200,6 +203,17 @@ impl Reader {
             List::Positional { separator } => format!("{ts}{separator}{text}"),
         }
     }
+}
+
+/// Refuses more signatures of public keys, wherever they are, than a request may carry.
+pub(crate) fn few_public(algorithms: impl Iterator<Item = Algorithm>) -> Result<(), Rejection> {
+    if algorithms.filter(|algorithm| algorithm.is_public()).count() > PUBLIC_MAX {
+        return Err(Rejection::new(
+            Reason::TooManySignatures,
+            format!("more than {PUBLIC_MAX} public-key signatures"),
+        ));
+    }
+    Ok(())
 }
 
 /// One signature as written.

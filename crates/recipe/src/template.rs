@@ -124,11 +124,13 @@ impl Template {
         self.values().iter().any(|value| value.source == *source)
     }
 
-    /// Whether a value that must be there has this source.
+    /// Whether a value that must be there has this source, and takes part as it is or by its digest.
     pub(crate) fn requires(&self, source: &Source) -> bool {
+        let is_whole =
+            |value: &Value| !value.optional && matches!(value.filter, Filter::None | Filter::Sha256);
         self.parts
             .iter()
-            .any(|part| matches!(part, Part::Value(value) if value.source == *source && !value.optional))
+            .any(|part| matches!(part, Part::Value(value) if value.source == *source && is_whole(value)))
     }
 }
 

@@ -11,6 +11,9 @@ use crate::template::{Source, Template};
 /// Longest value that a guard may let through, bytes.
 const GUARD_LENGTH_MAX: usize = 256;
 
+/// Most members of an answer in JSON.
+const MEMBERS_MAX: usize = 64;
+
 /// Gives meaning to a handshake's data.
 pub(super) fn handshake(
     at: &str,
@@ -174,10 +177,18 @@ fn answer(at: &str, data: &schema::ReplyTemplate, allowed: Allowed) -> Checked<A
     let body = match (&data.text, &data.json) {
         (None, None) => AnswerBody::Empty,
         (Some(text), None) => AnswerBody::Text(part(&format!("{at}.text"), text, allowed)?),
+        (None, Some(json)) if members(json) > MEMBERS_MAX => {
+            return invalid(format!("{at}.json"), format!("at most {MEMBERS_MAX} members"));
+        }
         (None, Some(json)) => AnswerBody::Json(json_template(&format!("{at}.json"), json, allowed)?),
         (Some(_), Some(_)) => return invalid(at, "give 'text' or 'json'"),
     };
     Ok(Answer { status: data.status, headers, body })
+}
+
+/// The members of a JSON value and of all in it.
+fn members(json: &serde_json::Value) -> usize {
+    json.as_object().map_or(0, |object| object.values().map(|value| 1 + members(value)).sum())
 }
 
 fn json_template(at: &str, data: &serde_json::Value, allowed: Allowed) -> Checked<JsonTemplate> {

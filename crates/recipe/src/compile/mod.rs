@@ -1,6 +1,7 @@
 //! From a recipe's data to a checked recipe: the rules that keep recipes safe are enforced here.
 
 mod characters;
+mod credentials;
 mod handshake;
 mod proof;
 mod reading;
@@ -14,7 +15,7 @@ use crate::info::{Info, Setting};
 use crate::path::Path;
 use crate::recipe::{InvalidRecipe, Recipe};
 use crate::schema::{self, Strength};
-use crate::scheme::{Check, Guard, Handshake, Place, Reading, Scheme};
+use crate::scheme::{Check, Guard, Handshake, Reading, Scheme};
 use crate::template::{Source, Template, header_name};
 use crate::{Reply, sample};
 
@@ -66,6 +67,7 @@ pub(crate) fn compile(data: schema::Document) -> Checked<Recipe> {
         .map(|(n, data)| handshake::handshake(&format!("handshakes[{n}]"), data, &settings))
         .collect::<Checked<_>>()?;
     keep_apart(&mut schemes, &handshakes);
+    credentials::unread(&schemes)?;
     if let Some(sample) = &data.sample {
         sample::check(sample).or_else(|reason| invalid("sample", reason))?;
     }
@@ -188,13 +190,11 @@ fn kept_headers(names: &[String], schemes: &[Scheme]) -> Checked<Vec<String>> {
         .map(|(n, text)| {
             let at = format!("keep_headers[{n}]");
             let name = header(&at, text)?;
-            let is_secret = matches!(name.as_str(), "authorization" | "cookie" | "proxy-authorization")
-                || schemes.iter().filter_map(Scheme::proof).any(|proof| match &proof.place {
-                    Place::Headers(headers) => headers.contains(&name),
-                    Place::Numbered(prefix) => name.starts_with(prefix),
-                    Place::Query(_) | Place::Form(_) | Place::Json(_) | Place::Item(_) => false,
-                });
-            if is_secret { invalid(at, "credentials and signatures are never kept") } else { Ok(name) }
+            if credentials::is_header(&name, schemes) {
+                invalid(at, "credentials and signatures are never kept")
+            } else {
+                Ok(name)
+            }
         })
         .collect()
 }

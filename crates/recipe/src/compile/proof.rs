@@ -144,7 +144,9 @@ fn proof(
     if reader.distinct().count() * keys.len() * urls.len() > PASSES_MAX {
         return invalid(
             at,
-            format!("algorithms, keys and urls may be combined in at most {PASSES_MAX} ways: each is a pass over the body"),
+            format!(
+                "algorithms, keys and urls may be combined in at most {PASSES_MAX} ways: each is a pass over the body"
+            ),
         );
     }
     Ok(Proof {
@@ -171,7 +173,10 @@ fn fitting_keys(at: &str, keys: &[KeyForm], algorithms: &[(String, Algorithm)]) 
     }
     let mixed = !all(Algorithm::is_public) && !all(|algorithm| !algorithm.is_public());
     if mixed && keys.iter().any(|form| *form != KeyForm::Whsec) {
-        return invalid(at, "only 'whsec' tells a public key from a shared secret, which it must never become");
+        return invalid(
+            at,
+            "only 'whsec' tells a public key from a shared secret, which it must never become",
+        );
     }
     if pem && !all(Algorithm::is_public) {
         return invalid(at, "'pem' and 'spki' are public keys, which no shared-secret algorithm takes");

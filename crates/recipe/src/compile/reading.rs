@@ -5,6 +5,9 @@ use crate::schema;
 use crate::scheme::Reading;
 use crate::template::{Source, Template};
 
+/// Most values in all templates of a reading.
+const VALUES_MAX: usize = 128;
+
 /// The readings of a scheme; at least one.
 pub(super) fn readings(at: &str, data: &schema::Scheme) -> Checked<Vec<Reading>> {
     let inline = schema::Reading {
@@ -47,6 +50,12 @@ fn reading(at: &str, data: &schema::Reading) -> Checked<Reading> {
         return invalid(format!("{at}.items[{n}]"), "the path to the elements of a batch needs a '*'");
     }
     let has_items = !items.is_empty();
+    let texts = || data.id.iter().chain(&data.event_type).chain(&data.entity).chain(&data.account);
+    bounded(
+        &format!("{at} (values of all templates)"),
+        texts().map(|text| text.matches('{').count()).sum(),
+        VALUES_MAX,
+    )?;
     let fields = |name: &str, texts: &[String]| extraction(&format!("{at}.{name}"), texts, has_items);
     Ok(Reading {
         when: data.when.as_deref().map(|text| path(&format!("{at}.when"), text)).transpose()?,
@@ -71,8 +80,9 @@ fn extraction(at: &str, texts: &[String], has_items: bool) -> Checked<Vec<Templa
                     | Source::Query(_)
                     | Source::Form(_)
                     | Source::Setting(_)
-                    | Source::Json(_)
-                    | Source::JsonKeyExcept(_) => true,
+                    | Source::Json(_) => true,
+                    // It reads the whole body, which must not be done for each of very many items.
+                    Source::JsonKeyExcept(_) => !has_items,
                     Source::Item(_) | Source::Outer(_) => has_items,
                     Source::Ts
                     | Source::Body

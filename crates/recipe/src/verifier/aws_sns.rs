@@ -9,7 +9,7 @@ use std::time::Duration;
 use portero_types::limits::JSON_DEPTH_MAX;
 use serde::Deserialize;
 
-use super::{Ambiguous, Input, optional_setting, text_at, url};
+use super::{Ambiguous, Input, setting, text_at, url};
 use crate::certificate::{Certificate, KeyPairAlgorithm};
 use crate::compile::{Checked, invalid};
 use crate::encoding::Encoding;
@@ -79,12 +79,11 @@ impl Options {
         }
     }
 
-    /// The confirmation of a subscription to the topic that the source expects. A source that names no topic confirms
-    /// nothing: else anybody could subscribe it to a topic of theirs.
+    /// The confirmation of a subscription to the topic that the source expects. Messages of others
+    /// are refused before: else anybody could subscribe it to a topic of theirs.
     pub(super) fn follow_up(&self, request: &Request<'_>) -> Option<Fetch> {
         let message = Message::read(request, &self.versions).ok()?;
-        let is_expected = optional_setting(request, TOPIC_SETTING) == Some(message.topic.as_str());
-        let url = message.subscribe_url.filter(|_| is_expected && message.kind == Kind::Subscribe)?;
+        let url = message.subscribe_url.filter(|_| message.kind == Kind::Subscribe)?;
         let (host, rest) = url::pinned(&url)?;
         let same_host = url::pinned(&message.certificate_url).is_some_and(|(have, _)| have == host);
         let is_confirmation = rest.strip_prefix("/?").is_some_and(|query| {
@@ -135,7 +134,6 @@ impl Kind {
 /// A message, read and not verified.
 struct Message {
     kind: Kind,
-    topic: String,
     certificate_url: String,
     subscribe_url: Option<String>,
     algorithm: KeyPairAlgorithm,
@@ -160,7 +158,8 @@ impl Message {
             }
         };
         let topic = required(&document, "TopicArn", Reason::SignedPartMissing)?;
-        if optional_setting(request, TOPIC_SETTING).is_some_and(|expected| expected != topic) {
+        // Amazon signs for all its customers with the same keys: only the topic tells the tenant's messages from a stranger's.
+        if setting(request, TOPIC_SETTING)? != topic {
             return Err(Rejection::new(
                 Reason::NotForThisSource,
                 format!("the message comes from another topic than the setting '{TOPIC_SETTING}' says"),
@@ -183,7 +182,6 @@ impl Message {
             signed: signed(&document, kind)?,
             certificate_url: certificate_url(&document)?,
             subscribe_url: optional(&document, "SubscribeURL")?,
-            topic,
         })
     }
 }
@@ -264,7 +262,20 @@ fn is_sns(host: &str) -> bool {
         .unwrap_or(host)
         .strip_suffix(".amazonaws.com")
         .and_then(|rest| rest.strip_prefix("sns."));
-    region.is_some_and(|region| (3..=32).contains(&region.len()) && !region.contains('.'))
+    region.is_some_and(is_region)
+}
+
+/// Whether a text is a region's name, such as `us-gov-west-1`. Other names in this place are those of other services, and the
+/// name before them is their customer's to choose: `sns.s3-us-west-2` is a bucket.
+fn is_region(text: &str) -> bool {
+    let mut parts = text.rsplit('-');
+    let is_number = parts
+        .next()
+        .is_some_and(|part| (1..=2).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_word =
+        |part: &&str| (2..=12).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_lowercase());
+    let words: Vec<&str> = parts.collect();
+    is_number && (2..=3).contains(&words.len()) && words.iter().all(is_word)
 }
 
 fn optional(document: &Document<'_>, name: &str) -> Result<Option<String>, Rejection> {

@@ -45,11 +45,13 @@ pub(super) fn fetch(input: &Input<'_>) -> Result<Fetch, Rejection> {
     let host = host(input.request)?;
     let client_id = setting(input.request, "client_id")?;
     let secret = secret(input)?.1;
+    // Who asks with another secret may get another answer, a refusal say.
+    let asked_by = hex::encode(Sha256::digest(secret));
     let question = serde_json::json!({ "client_id": client_id, "secret": secret, "key_id": key_id });
     Ok(Fetch {
         url: format!("https://{host}/webhook_verification_key/get"),
         post_json: Some(Redacted::new(question.to_string())),
-        cache_key: format!("plaid {host} {client_id} {key_id}"),
+        cache_key: format!("plaid {host} {client_id} {key_id} {asked_by}"),
         cache_for: KEY_KEPT,
     })
 }

@@ -76,7 +76,8 @@ impl Attempt<'_> {
         for secret in self.active {
             let name = secret.name().map(str::as_bytes);
             for key in secret.keys(self.scheme_no) {
-                let mut fitting = self.proof.reader.distinct().filter(|algorithm| key.fits(*algorithm)).peekable();
+                let mut fitting =
+                    self.proof.reader.distinct().filter(|algorithm| key.fits(*algorithm)).peekable();
                 if fitting.peek().is_none() {
                     continue;
                 }

@@ -180,7 +180,12 @@ fn events_without_an_id_are_told_apart_only_where_equal_bytes_may_be_two_events(
         let recipe = preset(preset_name);
         let secret = "a secret of the tests, long enough";
         let request = super::signed(&recipe, body.as_bytes());
-        request.events(&recipe, secret).expect("verified").iter().map(|event| event.distinct).collect::<Vec<_>>()
+        request
+            .events(&recipe, secret)
+            .expect("verified")
+            .iter()
+            .map(|event| event.distinct)
+            .collect::<Vec<_>>()
     };
     let account = r#"{"list_folder":{"accounts":["dbid:1"]},"delta":{"users":[1]}}"#;
     assert_eq!(distinct("dropbox", account), [true]);

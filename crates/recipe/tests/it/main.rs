@@ -1,5 +1,6 @@
 //! Behaviour of recipes as the edge and the command line see it.
 
+mod attacks;
 mod batches;
 mod covered;
 mod explanations;

@@ -1,4 +1,4 @@
-use super::super::tests::{NOW, Owned, recipe, sample, try_recipe};
+use super::super::tests::{NOW, Owned, recipe, sample as untold, try_recipe};
 use super::*;
 use crate::Recipe;
 use crate::certificate::{PrivateKey, fixtures};
@@ -7,6 +7,13 @@ const TOPIC: &str = "arn:aws:sns:us-east-1:123456789012:T";
 
 fn sns() -> Recipe {
     recipe(r#"{"kind":"aws-sns"}"#)
+}
+
+/// A sample at a source that expects its topic.
+fn sample(provider: &str, case: &str) -> Owned {
+    let mut request = untold(provider, case);
+    request.setting("topic_arn", TOPIC);
+    request
 }
 
 /// A request with the given changes to a notification's members, signed with our own key.
@@ -22,6 +29,7 @@ fn ours(changes: &[(&str, Option<&str>)]) -> Owned {
     }
     let write = |message: &serde_json::Map<_, _>| serde_json::to_vec(message).expect("JSON");
     let mut request = Owned { body: write(&message), ..Owned::default() };
+    request.setting("topic_arn", TOPIC);
     let read = request.with(|request| Message::read(request, &[1, 2]));
     if let Ok(read) = read {
         let key = PrivateKey::from_pem(fixtures::RSA_2048_PRIVATE).expect("a key");
@@ -35,14 +43,12 @@ fn ours(changes: &[(&str, Option<&str>)]) -> Owned {
 
 /// A confirmation with another URL to ask for.
 fn confirmation(url: &str) -> Owned {
-    let mut request = ours(&[
+    ours(&[
         ("Type", Some("SubscriptionConfirmation")),
         ("Token", Some("tok")),
         ("Subject", None),
         ("SubscribeURL", Some(url)),
-    ]);
-    request.setting("topic_arn", TOPIC);
-    request
+    ])
 }
 
 #[test]
@@ -139,8 +145,9 @@ fn certificates_come_from_sns_alone() {
 }
 
 #[test]
-fn another_topic_is_refused_where_the_source_names_one() {
-    let mut request = sample("aws-sns", "notification-v2");
+fn another_topic_is_refused_and_so_is_any_where_the_source_names_none() {
+    let mut request = untold("aws-sns", "notification-v2");
+    assert_eq!(request.refused(&sns(), &[], NOW), Some(Reason::SettingMissing));
     request.setting("topic_arn", TOPIC);
     assert_eq!(request.verify(&sns(), &[], NOW), Ok(None));
     request.setting("topic_arn", "arn:aws:sns:us-east-1:123456789012:U");
@@ -150,14 +157,11 @@ fn another_topic_is_refused_where_the_source_names_one() {
 
 #[test]
 fn only_the_expected_topic_is_confirmed() {
-    let mut request = sample("aws-sns", "subscription-confirmation");
-    assert!(request.follow_up(&sns()).is_none(), "a source without a topic confirms nothing");
-    request.setting("topic_arn", TOPIC);
+    let request = sample("aws-sns", "subscription-confirmation");
     let fetch = request.follow_up(&sns()).expect("a confirmation");
     assert_eq!(fetch.url, "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&Token=tok");
     assert!(fetch.cache_for.is_zero() && fetch.post_json.is_none());
-    let mut notification = sample("aws-sns", "notification-v2");
-    notification.setting("topic_arn", TOPIC);
+    let notification = sample("aws-sns", "notification-v2");
     assert!(notification.follow_up(&sns()).is_none());
 }
 
@@ -177,12 +181,11 @@ fn a_confirmation_goes_to_the_host_of_the_certificate_and_confirms_nothing_else(
     ] {
         assert!(confirmation(url).follow_up(&sns()).is_none(), "{url}");
     }
-    let mut unsubscribed = ours(&[
+    let unsubscribed = ours(&[
         ("Type", Some("UnsubscribeConfirmation")),
         ("Token", Some("tok")),
         ("SubscribeURL", Some(good)),
     ]);
-    unsubscribed.setting("topic_arn", TOPIC);
     assert!(unsubscribed.follow_up(&sns()).is_none(), "nobody is subscribed again against their will");
 }
 
