@@ -220,7 +220,7 @@ fn recipes_of_every_kind_are_made_and_bent_in_every_way() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(ProptestConfig { max_global_rejects: 16_384, ..ProptestConfig::with_cases(192) })]
 
     #[test]
     fn what_any_recipe_signs_it_verifies(made in recipes(), content in content()) {
