@@ -170,7 +170,8 @@ impl<'c> Context<'c> {
             Err(anomaly) => return Err(Problem::Anomaly(&value.source, anomaly)),
         };
         Ok(match value.filter {
-            Filter::None => found,
+            Filter::Untrue if *found == *b"true" => return Err(Problem::Missing(&value.source)),
+            Filter::None | Filter::Untrue => found,
             Filter::Lower => Cow::Owned(found.to_ascii_lowercase()),
             Filter::Sha256 => Cow::Owned(hex::encode(sha256(&found)).into_bytes()),
         })

@@ -2,7 +2,7 @@
 //!
 //! `{ts}` signed time as sent · `{body}` · `{method}` · `{url}` · `{secret}` · `{header:name}` · `{query:name}` ·
 //! `{form:name}` · `{form-sorted}` · `{setting:name}` · `{json:path}` · `{json-key-except:a,b}` · `{item:path}` (the batch's
-//! element) · `{outer:path}` (what is around its list) · `{computed}` and `{key-name}` (handshakes) · `{name?:…}` empty when missing · `{…|lower}` in lower case · `{…|sha256}` its digest · `[…]` left out when something in it is
+//! element) · `{outer:path}` (what is around its list) · `{computed}` and `{key-name}` (handshakes) · `{name?:…}` empty when missing · `{…|lower}` in lower case · `{…|sha256}` its digest · `{…|untrue}` missing when it is `true` · `[…]` left out when something in it is
 //! missing · `\` in front of `{ } [ ] \` for the character itself.
 
 use crate::path::Path;
@@ -48,6 +48,8 @@ pub(crate) enum Filter {
     Lower,
     /// Its SHA-256 stands for it, in hexadecimal.
     Sha256,
+    /// It counts as missing when it is `true`.
+    Untrue,
 }
 
 /// Where a value is.
@@ -209,6 +211,7 @@ impl Parser<'_> {
             None => (inside, Filter::None),
             Some((inside, "lower")) => (inside, Filter::Lower),
             Some((inside, "sha256")) => (inside, Filter::Sha256),
+            Some((inside, "untrue")) => (inside, Filter::Untrue),
             Some((_, filter)) => return Err(format!("no filter is called '{filter}'")),
         };
         let (kind, name) = inside.split_once(':').map_or((inside, None), |(kind, name)| (kind, Some(name)));

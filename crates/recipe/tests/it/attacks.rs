@@ -220,6 +220,22 @@ fn a_body_of_which_only_the_letters_are_signed_is_not_covered() {
 }
 
 #[test]
+fn an_authorisation_that_succeeds_after_it_failed_is_another_event() {
+    let recipe = preset("adyen");
+    let key = "44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056";
+    let id = |success: &str| {
+        let body = format!(
+            r#"{{"notificationItems":[{{"NotificationRequestItem":{{"pspReference":"P","merchantAccountCode":"M","eventCode":"AUTHORISATION","success":"{success}","additionalData":{{}}}}}}]}}"#
+        );
+        let options = portero_recipe::SignOptions { now: NOW, ..portero_recipe::SignOptions::default() };
+        let signed = portero_recipe::sign(&recipe, key, body.as_bytes(), options).expect("signs");
+        Owned::signed(signed).event(&recipe, key).event_id
+    };
+    assert_eq!(id("true"), "P:AUTHORISATION");
+    assert_eq!(id("false"), "P:AUTHORISATION:false");
+}
+
+#[test]
 fn no_recipe_multiplies_the_work_of_one_request() {
     let scheme =
         |fields: &str| format!(r#"{{"version":1,"schemes":[{{"signature":{{"header":"S"}},{fields}}}]}}"#);

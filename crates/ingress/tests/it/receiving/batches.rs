@@ -139,7 +139,7 @@ async fn adyens_values_are_joined_as_they_are_and_absent_ones_are_empty() {
                 "amount": {"currency": "EUR"}, "eventCode": "REPORT_AVAILABLE", "success": "true"}),
         ),
         (
-            r"P3:CAPTURE",
+            "P3:CAPTURE:false",
             r"P3:O/1\2:Shop:a\b/c:0:JPY:CAPTURE:false",
             json!({"pspReference": "P3", "originalReference": r"O/1\2", "merchantAccountCode": "Shop", "merchantReference": r"a\b/c",
                 "amount": {"value": 0, "currency": "JPY"}, "eventCode": "CAPTURE", "success": "false"}),

@@ -113,7 +113,7 @@ impl Sample {
         let p256 = include_str!("../../../../recipe/tests/it/keys/p256.public.pem");
         let spki = p256.lines().filter(|line| !line.starts_with("---")).collect();
         let candidates = [
-            format!("{name}|another"),
+            format!("{name}|another private key"),
             "whsec_YW5vdGhlciBzZWNyZXQgYWx0b2dldGhlcg==".to_owned(),
             // RFC 8032, section 7.1, test 1.
             "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a".to_owned(),
