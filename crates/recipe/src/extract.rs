@@ -15,7 +15,7 @@ use crate::json::{BatchError, Document, Item, Lookup};
 use crate::schema::{NoId, Wrapped};
 use crate::scheme::{Reading, Scheme};
 use crate::verify::too_many_events;
-use crate::{IdScope, Recipe, Rejection, Request, Verified};
+use crate::{IdScope, Reason, Recipe, Rejection, Request, Verified};
 
 /// Longest text that is read out of an event, bytes. What is longer than a field may be is kept by its digest up to here.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -82,7 +82,7 @@ pub struct Extracted {
 /// means that the provider sent an empty batch (a heartbeat): answer as accepted, store nothing.
 ///
 /// # Errors
-/// [`crate::Reason::TooManyEvents`] when a batch holds more than [`portero_types::limits::EVENTS_PER_REQUEST_MAX`].
+/// [`crate::Reason::BodyMalformed`] when the recipe knows only bodies of other shapes, [`crate::Reason::TooManyEvents`] when a batch holds more than [`portero_types::limits::EVENTS_PER_REQUEST_MAX`].
 pub fn extract(
     recipe: &Recipe,
     request: &Request<'_>,
@@ -92,7 +92,7 @@ pub fn extract(
         return Ok(Vec::new());
     };
     let body = Readable::new(recipe, request, verified);
-    let reading = reading(scheme, body.document.as_ref());
+    let reading = reading(scheme, body.document.as_ref())?;
     let reader = EventReader { recipe, reading, request, body: &body };
     let items = verified.items();
     let fits = items.iter().all(|(item, _)| item.at.end <= request.body.len());
@@ -109,15 +109,20 @@ pub fn extract(
     Ok((items.iter().zip(places)).map(|(item, at)| reader.event(Some(item), at, verified.secret())).collect())
 }
 
-/// Where events of a body of this shape are read from.
-fn reading<'s>(scheme: &'s Scheme, document: Option<&Document<'_>>) -> &'s Reading {
+/// Where events of a body of this shape are read from. A recipe whose last reading asks for something too says that nothing
+/// else can be an event.
+fn reading<'s>(scheme: &'s Scheme, document: Option<&Document<'_>>) -> Result<&'s Reading, Rejection> {
     let applies = |reading: &&Reading| {
         reading.when.as_ref().is_none_or(|path| {
             document.is_some_and(|document| document.lookup(document.root(), path) != Lookup::Missing)
         })
     };
-    let last = scheme.readings.last().expect("a scheme has a reading");
-    scheme.readings.iter().find(applies).unwrap_or(last)
+    scheme.readings.iter().find(applies).ok_or_else(|| {
+        Rejection::new(
+            Reason::BodyMalformed,
+            "the body has none of the shapes that this provider's events have",
+        )
+    })
 }
 
 /// A verified body, read.

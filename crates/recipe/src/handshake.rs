@@ -10,7 +10,9 @@ use crate::extract::Readable;
 use crate::json::{Document, Lookup, Scalar};
 use crate::scheme::{AnswerBody, Guard, Handshake, JsonTemplate, Wanted};
 use crate::template::Template;
-use crate::{InvalidSecret, Reason, Recipe, Rejection, Reply, Request, Secret, clean_secret, verify};
+use crate::{
+    InvalidSecret, Reason, Recipe, Rejection, Reply, Request, Secret, Verified, clean_secret, verify,
+};
 
 /// Longest text of an answer, bytes: an answer must not cost more than its question.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
@@ -54,7 +56,13 @@ pub fn handshake(
         let document = body.document.as_ref();
         if handshake.json.is_empty() || document.is_some_and(|document| json_matches(handshake, document)) {
             let context = Context { document, form: body.form, ..Context::unverified(request) };
-            return answer(recipe, handshake, context, secrets, now).map(Some);
+            // The secret that verified is the one that the provider has; else it most likely has the newest.
+            let proven = verified.as_ref().filter(|_| handshake.verify).and_then(Verified::secret);
+            let mut active: Vec<&Secret> = (secrets.iter())
+                .filter(|secret| secret.is_active(now) && proven.is_none_or(|no| no == secret.no()))
+                .collect();
+            active.sort_by_key(|secret| std::cmp::Reverse(secret.not_before()));
+            return answer(recipe, handshake, context, &active).map(Some);
         }
     }
     Ok(None)
@@ -87,19 +95,17 @@ fn answer(
     recipe: &Recipe,
     handshake: &Handshake,
     context: Context<'_>,
-    secrets: &[Secret],
-    now: Timestamp,
+    active: &[&Secret],
 ) -> Result<HandshakeAnswer, Rejection> {
-    let active = || secrets.iter().filter(|secret| secret.is_active(now));
     if let Some((value, setting)) = &handshake.token {
         let value = context.fill(value).map_err(|_: Problem<'_>| refused())?;
-        expected(&value, setting.as_deref(), context.request, active())?;
+        expected(&value, setting.as_deref(), context.request, active)?;
     }
     let guarded = handshake.guard.as_ref().map(|guard| harmless(guard, context)).transpose()?;
     let mut key_name = None;
     let computed = match (handshake.compute, &guarded) {
         (Some((algorithm, encoding)), Some(value)) => {
-            let found = active().find_map(|secret| {
+            let found = active.iter().find_map(|secret| {
                 secret.keys(0).iter().find_map(Key::shared).map(|key| (secret.name(), key))
             });
             let Some((name, key)) = found else {
@@ -116,13 +122,16 @@ fn answer(
         .map(|template| new_secret(recipe, &text(template, context)?))
         .transpose()?;
     let reply = &handshake.reply;
-    let mut headers = vec![("x-content-type-options".to_owned(), "nosniff".to_owned())];
+    // What is echoed is text of a stranger's: no browser may make more of it.
+    let mut headers = vec![
+        ("x-content-type-options".to_owned(), "nosniff".to_owned()),
+        ("content-security-policy".to_owned(), "default-src 'none'; sandbox".to_owned()),
+    ];
     for (name, template) in &reply.headers {
         let value = text(template, context)?;
         if !crate::compile::is_header_value(&value) {
             return Err(refused());
         }
-        headers.retain(|(have, _)| have != name);
         headers.push((name.clone(), value));
     }
     let (content_type, body) = match &reply.body {
@@ -140,17 +149,17 @@ fn answer(
 }
 
 /// Whether a token is the one that the provider was told: a setting, or where the source has none, an active secret.
-fn expected<'s>(
+fn expected(
     value: &[u8],
     setting: Option<&str>,
     request: &Request<'_>,
-    active: impl Iterator<Item = &'s Secret>,
+    active: &[&Secret],
 ) -> Result<(), Rejection> {
     // Digests have one length, so nothing about the token's own length shows.
     let same = |wanted: &[u8]| !value.is_empty() && bool::from(sha256(wanted).ct_eq(&sha256(value)));
     let good = match setting.and_then(|name| request.settings.get(name)) {
         Some(wanted) => same(wanted.as_bytes()),
-        None => active.flat_map(|secret| secret.keys(0)).filter_map(Key::shared).any(same),
+        None => active.iter().flat_map(|secret| secret.keys(0)).filter_map(Key::shared).any(same),
     };
     if good {
         return Ok(());

@@ -188,6 +188,13 @@ impl Recipe {
         self.schemes.get(verified.scheme()).map_or(Strength::None, |scheme| scheme.strength)
     }
 
+    /// Whether somebody who has seen a request can send it again as a new event: its body is signed, but neither a time nor
+    /// the event's id is. An operator should be told.
+    #[must_use]
+    pub fn is_replayable(&self) -> bool {
+        self.schemes.iter().filter(|scheme| scheme.strength == Strength::Body).any(Scheme::is_replayable)
+    }
+
     /// The scheme that applies to a request, by what is present in it, and its number.
     pub(crate) fn scheme_for(&self, request: &Request<'_>) -> Option<(usize, &Scheme)> {
         self.schemes.iter().enumerate().find(|(_, scheme)| {

@@ -4,9 +4,9 @@ use crate::Strength;
 use crate::algorithm::Algorithm;
 use crate::encoding::Encoding;
 use crate::path::Path;
-use crate::schema::{KeyForm, NoId, UrlForm};
+use crate::schema::{KeyForm, NoId, TimeCheck, UrlForm};
 use crate::signature_list::Reader;
-use crate::template::{Source, Template};
+use crate::template::{Source, Template, Value};
 use crate::verifier::Verifier;
 use crate::window::Window;
 
@@ -43,6 +43,21 @@ impl Scheme {
             Check::Proof(proof) => Some(proof),
             Check::Nothing | Check::Code(..) => None,
         }
+    }
+
+    /// Whether what a signature covers may come again under another id: one that is in a header or query field which is not
+    /// signed, while no time is either.
+    pub(crate) fn is_replayable(&self) -> bool {
+        let Some(proof) = self.proof() else { return false };
+        let is_timed = proof.window.as_ref().is_some_and(|window| window.check == TimeCheck::Reject);
+        let signs = |source: &Source| proof.message.as_ref().is_some_and(|message| message.requires(source));
+        let loose = |value: &&Value| {
+            let source = &value.source;
+            let by_url = matches!(source, Source::Query(_)) && signs(&Source::Url);
+            matches!(source, Source::Header(_) | Source::Query(_)) && !signs(source) && !by_url
+        };
+        let ids = self.readings.iter().flat_map(|reading| &reading.id);
+        !is_timed && ids.flat_map(Template::values).any(|value| loose(&value))
     }
 
     /// How secrets become keys.

@@ -159,6 +159,12 @@ fn warnings(source: &portero_store::Source, recipe: &Recipe) -> Vec<String> {
         };
         warnings.push(format!("{}: {advice}", strength.meaning()));
     }
+    if recipe.is_replayable() {
+        warnings.push(
+            "the provider signs neither a time nor the event's id: whoever saw a request can send it again as a new event"
+                .to_owned(),
+        );
+    }
     if recipe.info().unproven {
         warnings.push(
             "the recipe was never tried on a request signed by the provider itself: try it first".to_owned(),

@@ -14,6 +14,26 @@ const GUARD_LENGTH_MAX: usize = 256;
 /// Most members of an answer in JSON.
 const MEMBERS_MAX: usize = 64;
 
+/// Headers of an answer that say something to browsers, caches or proxies about the gateway rather than to the provider.
+const NOT_TO_SET: [&str; 16] = [
+    "alt-svc",
+    "clear-site-data",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-security-policy",
+    "content-type",
+    "date",
+    "link",
+    "location",
+    "refresh",
+    "service-worker-allowed",
+    "set-cookie",
+    "strict-transport-security",
+    "transfer-encoding",
+    "x-content-type-options",
+];
+
 /// Gives meaning to a handshake's data.
 pub(super) fn handshake(
     at: &str,
@@ -168,7 +188,7 @@ fn answer(at: &str, data: &schema::ReplyTemplate, allowed: Allowed) -> Checked<A
     let headers = (data.headers.iter())
         .map(|(name, text)| {
             let name = header(&format!("{at}.headers"), name)?;
-            if matches!(name.as_str(), "content-length" | "transfer-encoding" | "connection" | "set-cookie") {
+            if NOT_TO_SET.contains(&name.as_str()) || name.starts_with("access-control-") {
                 return invalid(format!("{at}.headers"), format!("'{name}' is not the recipe's to set"));
             }
             Ok((name, part(&format!("{at}.headers"), text, allowed)?))

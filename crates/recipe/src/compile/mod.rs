@@ -205,8 +205,13 @@ fn static_reply(at: &str, data: schema::StaticReply, statuses: std::ops::Range<u
         return invalid(format!("{at}.status"), format!("the status is {range}"));
     }
     let content_type = data.content_type.or_else(|| (!data.body.is_empty()).then(|| "text/plain".to_owned()));
-    if content_type.as_ref().is_some_and(|text| !is_header_value(text)) {
-        return invalid(format!("{at}.content_type"), "this is not a header value");
+    let known = ["text/plain", "application/json", "text/xml", "application/xml"];
+    let is_known = |text: &String| {
+        let kind = text.split_once(';').map_or(text.as_str(), |(kind, _)| kind).trim();
+        is_header_value(text) && known.contains(&kind.to_ascii_lowercase().as_str())
+    };
+    if !content_type.as_ref().is_none_or(is_known) {
+        return invalid(format!("{at}.content_type"), format!("it is one of {}", known.join(", ")));
     }
     Ok(Reply { status: data.status, content_type, headers: Vec::new(), body: data.body.into_bytes() })
 }

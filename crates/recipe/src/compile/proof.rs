@@ -119,7 +119,7 @@ fn proof(
         Some(_) if is_token => {
             return invalid(format!("{at}.message"), "a token that is compared signs no message");
         }
-        Some(text) => Some(message(&format!("{at}.message"), text, &place, &algorithms)?),
+        Some(text) => Some(message(&format!("{at}.message"), data, text, &place, &algorithms)?),
     };
     let keys = match (&data.keys[..], is_token) {
         ([], true) => vec![KeyForm::Text],
@@ -255,7 +255,13 @@ fn list(at: &str, data: &schema::Signature) -> Checked<List> {
 }
 
 /// What is signed. The body may be parsed before verification only where the signature itself is in it.
-fn message(at: &str, text: &str, place: &Place, algorithms: &[(String, Algorithm)]) -> Checked<Template> {
+fn message(
+    at: &str,
+    data: &schema::Scheme,
+    text: &str,
+    place: &Place,
+    algorithms: &[(String, Algorithm)],
+) -> Checked<Template> {
     let message = template(at, text)?;
     let digest = algorithms.iter().any(|(_, algorithm)| *algorithm == Algorithm::Sha256);
     for value in message.values() {
@@ -276,8 +282,16 @@ fn message(at: &str, text: &str, place: &Place, algorithms: &[(String, Algorithm
     if message.values().iter().filter(is_long).count() > 1 {
         return invalid(at, "the body or the form takes part once");
     }
-    if message.values().iter().all(|value| matches!(value.source, Source::Setting(_) | Source::Secret)) {
+    // The query is part of the URL, so a digest in it makes the URL more than a constant.
+    let is_constant = |value: &&Value| {
+        matches!(value.source, Source::Setting(_) | Source::Secret | Source::Method)
+            || (value.source == Source::Url && data.body_digest.is_none())
+    };
+    if message.values().iter().all(is_constant) {
         return invalid(at, "a constant text proves nothing");
+    }
+    if matches!(place, Place::Query(_)) && message.uses(&Source::Url) {
+        return invalid(at, "the URL holds the signature itself, so it cannot be what is signed");
     }
     if digest && !message.requires(&Source::Secret) {
         return invalid(at, "a plain digest proves nothing without '{secret}' in it");
@@ -322,7 +336,11 @@ fn window(
 ) -> Checked<Option<Window>> {
     let signs_ts = message.is_some_and(|message| message.requires(&Source::Ts));
     let Some(time) = &data.time else {
-        return if signs_ts { invalid(format!("{at}.time"), "say what '{ts}' is") } else { Ok(None) };
+        return if signs_ts || matches!(list, List::Positional { .. }) {
+            invalid(format!("{at}.time"), "say what the time in front of the signatures or in '{ts}' is")
+        } else {
+            Ok(None)
+        };
     };
     let at = format!("{at}.time");
     let source = match (&time.source, list) {

@@ -82,3 +82,21 @@ fn the_body_is_not_looked_into_before_verification() {
     let recipe = CRC.replace(r#""queries": ["crc_token"]"#, r#""json_equals": {"type": "x"}"#);
     assert_eq!(Recipe::from_json(&recipe).expect_err("refused").path, "handshakes[0].verify");
 }
+
+#[test]
+fn a_computed_answer_uses_the_newest_secret() {
+    let recipe = Recipe::from_json(CRC).expect("valid");
+    let made = |no: i64, text: &str, from: i64| {
+        let at = portero_types::Timestamp::from_secs(from);
+        portero_recipe::Secret::new(&recipe, portero_types::SecretNo(no), text, at, None).expect("usable")
+    };
+    let (old, new) = (made(1, "the old secret of the tests", 1), made(2, SECRET, 2));
+    let ask = |secrets: &[portero_recipe::Secret]| {
+        let answer = get("crc_token=abc").with(|request| handshake(&recipe, request, secrets, NOW));
+        answer.expect("harmless").expect("a handshake").reply.body
+    };
+    let newest = ask(std::slice::from_ref(&new));
+    assert_eq!(ask(&[old.clone(), new.clone()]), newest);
+    assert_eq!(ask(&[new, old.clone()]), newest);
+    assert_ne!(ask(&[old]), newest);
+}

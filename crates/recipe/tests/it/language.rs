@@ -37,6 +37,12 @@ fn every_mistake_names_its_field() {
         ("[\"text\"]", "[\"guess\"]", "schemes[0].keys[0]"),
         ("\"hmac-sha256\"", "\"ed25519\"", "schemes[0].keys"),
         ("{body}", "{bdy}", "schemes[0].message"),
+        ("{body}", "{method}{url}", "schemes[0].message"),
+        (
+            "\"header\": \"x-sig\"},",
+            "\"header\": \"x-sig\", \"list\": \"positional\", \"separator\": \",\"},",
+            "schemes[0].time",
+        ),
         ("{body}", "constant", "schemes[0].message"),
         ("{body}", "{body}{json:a}", "schemes[0].message"),
         ("{body}", "{form:a}", "schemes[0].message"),
@@ -57,6 +63,11 @@ fn every_mistake_names_its_field() {
         ("\"{body}\"", "\"{body}\", \"id\": [\"{body}\"]", "schemes[0].id[0]"),
         ("\"{body}\"", "\"{body}\", \"when\": {}", "schemes[0].when"),
         ("\"version\": 1", "\"version\": 1, \"accepted\": {\"status\": 500}", "accepted.status"),
+        (
+            "\"version\": 1",
+            "\"version\": 1, \"accepted\": {\"status\": 200, \"content_type\": \"text/html\", \"body\": \"a\"}",
+            "accepted.content_type",
+        ),
         ("\"version\": 1", "\"version\": 1, \"rejected\": {\"status\": 200}", "rejected.status"),
     ] {
         let (have, reason) = refusal(from, to);
@@ -215,4 +226,43 @@ proptest! {
         let end = json.floor_char_boundary((at + with.len()).min(json.len()));
         let _ = Recipe::from_json(&format!("{}{with}{}", &json[..at], &json[end..]));
     }
+}
+
+#[test]
+fn a_signature_in_the_query_cannot_sign_the_url_that_holds_it() {
+    let recipe =
+        minimal().replace("\"header\": \"x-sig\"", "\"query\": \"sig\"").replace("{body}", "{url}{body}");
+    assert_eq!(Recipe::from_json(&recipe).expect_err("refused").path, "schemes[0].message");
+}
+
+#[test]
+fn presets_say_where_a_request_can_come_again_under_another_id() {
+    for (name, replayable) in [
+        ("stripe", false),
+        ("standard-webhooks", false),
+        ("github", true),
+        ("shopify", true),
+        ("slack", false),
+        ("calendly", false),
+        ("paystack", false),
+    ] {
+        assert_eq!(super::preset(name).is_replayable(), replayable, "{name}");
+    }
+}
+
+#[test]
+fn a_body_of_no_known_shape_is_refused_where_the_recipe_knows_all_shapes() {
+    let recipe = super::preset("adyen");
+    let key = "44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056";
+    let sent = |body: &[u8]| {
+        let options = SignOptions { scheme: Some(0), now: NOW, ..SignOptions::default() };
+        let request = Owned::signed(sign(&recipe, key, body, options).expect("signs"));
+        request.events(&recipe, key).map(|events| events.len()).map_err(|rejection| rejection.reason())
+    };
+    assert_eq!(sent(br#"{"type":"balancePlatform.transfer.created","data":{"id":"1"}}"#), Ok(1));
+    // What one item of a standard notification signs is no platform event, though one key signs both.
+    assert_eq!(
+        sent(b"7914073381342284::TestMerchant:TestPayment:1130:EUR:AUTHORISATION:true"),
+        Err(Reason::BodyMalformed)
+    );
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portero_recipe::{Preset, Recipe, SignOptions, Strength, generate_secret, sample, sign};
+use portero_recipe::{Preset, Reason, Recipe, SignOptions, Strength, generate_secret, sample, sign};
 use proptest::prelude::*;
 
 use super::keys::pair;
@@ -91,7 +91,9 @@ proptest! {
                 continue;
             }
             prop_assert!(verdict.is_ok(), "{}: {:?}", way.name, verdict);
-            prop_assert!(request.events(way.recipe(), &way.verifying).is_ok(), "{}", way.name);
+            // Some providers' bodies have a known shape, which random bytes have not.
+            let events = request.events(way.recipe(), &way.verifying).map_err(|rejection| rejection.reason());
+            prop_assert!(events.is_ok() || events == Err(Reason::BodyMalformed), "{}: {events:?}", way.name);
             count += 1;
         }
         prop_assert!(count >= 50, "{}", count);
