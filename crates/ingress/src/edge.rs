@@ -25,7 +25,7 @@ use crate::handshake::SecretWriter;
 use crate::process::{self, Work};
 use crate::refusal::Refusal;
 use crate::rejections::{RejectionQueue, Seen};
-use crate::{body, metrics};
+use crate::{body, examine, metrics};
 
 /// Fresh random bits, from a cryptographically secure source. Must not block.
 pub type Random = Arc<dyn Fn() -> u128 + Send + Sync>;
@@ -66,6 +66,8 @@ pub(crate) struct Shared {
     memory: Arc<Semaphore>,
     /// One permit per request past its head.
     requests: Arc<Semaphore>,
+    /// One permit per large body that is examined.
+    large: Semaphore,
     /// Everything that goes on when a client leaves.
     tasks: TaskTracker,
 }
@@ -83,6 +85,7 @@ impl Edge {
         Self(Arc::new(Shared {
             memory: Arc::new(Semaphore::new(config.body_bytes_in_flight_max)),
             requests: Arc::new(Semaphore::new(config.requests_max)),
+            large: examine::slots(),
             config: Arc::new(config),
             parts,
             tasks: TaskTracker::new(),
@@ -97,6 +100,11 @@ impl Edge {
     /// One permit per byte of a body that may still be held.
     pub(crate) fn memory(&self) -> &Arc<Semaphore> {
         &self.0.memory
+    }
+
+    /// One permit per large body that may still be examined.
+    pub(crate) fn slots_for_large(&self) -> &Semaphore {
+        &self.0.large
     }
 
     pub(crate) fn new_request_id(&self) -> RequestId {
@@ -195,6 +203,7 @@ impl Edge {
         let work = Work {
             request_id,
             received_at: self.0.parts.clock.now(),
+            deadline: Instant::now() + self.0.config.deadline,
             head,
             wire: received.bytes.clone(),
             coding,
@@ -238,7 +247,7 @@ impl Edge {
 
     /// Decides in a task of its own; `held` is given back when that is over.
     async fn run(&self, work: Work, held: impl Send + 'static) -> Result<Answer, Refusal> {
-        let began = Instant::now();
+        let (began, deadline) = (Instant::now(), work.deadline);
         let edge = self.clone();
         let task = async move {
             let decided = AssertUnwindSafe(process::decide(&edge, work)).catch_unwind().await;
@@ -250,7 +259,7 @@ impl Edge {
             })
         };
         let task = self.0.tasks.spawn(task.instrument(Span::current()));
-        match timeout_at(began + self.0.config.deadline, task).await {
+        match timeout_at(deadline, task).await {
             Ok(Ok(decided)) => decided,
             // Only when the runtime is ending.
             Ok(Err(_)) => Err(Refusal::Internal),

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use http::StatusCode;
 use portero_directory::{Source, Verification};
-use portero_recipe::{HandshakeAnswer, Reason, Rejection, Request};
+use portero_recipe::{HandshakeAnswer, Reason, Rejection};
 use portero_types::{Redacted, Timestamp};
 
 use crate::answer::Answer;
@@ -44,24 +44,21 @@ impl SecretWriter for NoSecrets {
     }
 }
 
-/// The answer to a handshake; `None` when the request is none.
+/// The answer to a handshake.
 ///
 /// An answer that depends on a secret goes out only after the secret is committed: a provider that has its answer signs with it.
 pub(crate) async fn answer(
     edge: &Edge,
     work: &Work,
     verification: &Verification,
-    request: &Request<'_>,
-) -> Result<Option<Answer>, Refusal> {
-    let (recipe, secrets) = (&verification.recipe, &verification.secrets);
-    let found = portero_recipe::handshake(recipe, request, secrets, work.received_at);
-    let found = found.map_err(|rejection| rejected(verification, &rejection))?;
-    let Some(HandshakeAnswer { reply, store_secret }) = found else { return Ok(None) };
+    found: HandshakeAnswer,
+) -> Result<Answer, Refusal> {
+    let HandshakeAnswer { reply, store_secret } = found;
     if let Some(secret) = store_secret {
         store(edge, work, verification, &secret).await?;
     }
     tracing::info!(decision = "handshake", "a provider's check of the URL is answered");
-    Ok(Some(Answer::plain("handshake", StatusCode::OK).replaced(reply)))
+    Ok(Answer::plain("handshake", StatusCode::OK).replaced(reply))
 }
 
 /// Stores a secret, or refuses when the source waits for none: else anybody could give it one of theirs.

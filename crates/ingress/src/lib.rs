@@ -3,7 +3,7 @@
 //! ```text
 //! connection ─ head ─ source? ─ method? ─ encoding? ─ body within bounds ─┐
 //!   ┌─────────────────────────────────────────────────────────────────────┘  (a task of its own: the client may leave)
-//!   └ inflate ─ fetch what verification needs ─ handshake ─ verify ─ confirm ─ extract ─ pre-filter ─ accept
+//!   └ inflate ─ fetch what verification needs ─ handshake ─ verify ─ extract ─ confirm ─ pre-filter ─ accept
 //! ```
 //!
 //! - [`Edge`] answers one request; [`serve`] runs it on a listener, within bounds, and closes gracefully.
@@ -22,6 +22,7 @@ mod config;
 mod edge;
 mod encoding;
 mod event;
+mod examine;
 mod handshake;
 pub mod metrics;
 mod outgoing;

@@ -1,4 +1,4 @@
-//! What happens to a request whose body was read: inflating, fetching, handshake, verification, confirmation, extraction,
+//! What happens to a request whose body was read: inflating, fetching, handshake, verification, extraction, confirmation,
 //! pre-filter, commit, answer.
 //!
 //! It runs in a task of its own, so it goes on when the client leaves. Nothing before verification looks into the body,
@@ -8,10 +8,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, request};
+use http::{StatusCode, request};
 use portero_directory::{Source, Verification};
-use portero_recipe::{Compressed, Reason, Rejection, Request};
+use portero_recipe::{Compressed, Reason, Rejection};
 use portero_types::{NewEvent, RequestId, Timestamp};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use crate::accept::Failure;
@@ -19,6 +20,7 @@ use crate::answer::{Answer, EventWords};
 use crate::body::Received;
 use crate::edge::{ALLOWED, Edge};
 use crate::encoding::{self, Coding, InflateError};
+use crate::examine::{Case, Found, examine};
 use crate::refusal::{Refusal, Rejected};
 use crate::rejections::Seen;
 use crate::{event, handshake, metrics, outgoing, submit};
@@ -27,6 +29,8 @@ use crate::{event, handshake, metrics, outgoing, submit};
 pub(crate) struct Work {
     pub(crate) request_id: RequestId,
     pub(crate) received_at: Timestamp,
+    /// When the sender is told to come again. What has not begun by then need not begin.
+    pub(crate) deadline: Instant,
     pub(crate) head: request::Parts,
     /// The body as received.
     pub(crate) wire: Bytes,
@@ -38,32 +42,43 @@ pub(crate) struct Work {
 }
 
 /// A body as it is signed and as it is read. They differ when the provider signs what it packed.
-struct Bodies {
-    signed: Bytes,
-    plain: Bytes,
+pub(crate) struct Bodies {
+    pub(crate) signed: Bytes,
+    pub(crate) plain: Bytes,
     /// The inflated body's share of the memory.
     _share: Option<Received>,
 }
 
 /// Decides a request. Not cancel-safe: run it in a task of its own.
 pub(crate) async fn decide(edge: &Edge, work: Work) -> Result<Answer, Refusal> {
-    let verification = verification(&work.source)?;
-    let (signed, decided) = match unpack(edge, &work, verification).await {
-        Ok(bodies) => (bodies.signed.clone(), judge(edge, &work, verification, &bodies).await),
-        Err(refusal) => (work.wire.clone(), Err(refusal)),
+    let source = Arc::clone(&work.source);
+    let verification = verification(&source)?;
+    let bodies = match unpack(edge, &work, verification).await {
+        Ok(bodies) => bodies,
+        Err(refusal) => {
+            note(edge, &work, &work.wire, &refusal);
+            return Err(refusal);
+        }
     };
+    let case = Arc::new(Case { work, bodies });
+    let decided = judge(edge, &case, verification).await;
     if let Err(refusal) = &decided {
-        let seen = Seen {
-            source: &work.source,
-            request_id: work.request_id,
-            received_at: work.received_at,
-            head: &work.head,
-            wire: Some(&work.wire),
-            body: Some(&signed),
-        };
-        edge.0.parts.rejections.note(&seen, refusal);
+        note(edge, &case.work, &case.bodies.signed, refusal);
     }
     decided
+}
+
+/// Remembers a refused request.
+fn note(edge: &Edge, work: &Work, body: &Bytes, refusal: &Refusal) {
+    let seen = Seen {
+        source: &work.source,
+        request_id: work.request_id,
+        received_at: work.received_at,
+        head: &work.head,
+        wire: Some(&work.wire),
+        body: Some(body),
+    };
+    edge.0.parts.rejections.note(&seen, refusal);
 }
 
 /// What verifies a source's requests.
@@ -101,42 +116,21 @@ async fn unpack(edge: &Edge, work: &Work, verification: &Verification) -> Result
     Ok(Bodies { signed, plain, _share: Some(inflated) })
 }
 
-async fn judge(
-    edge: &Edge,
-    work: &Work,
-    verification: &Verification,
-    bodies: &Bodies,
-) -> Result<Answer, Refusal> {
-    let headers = borrowed(&work.head.headers);
-    let source = &work.source;
-    let request = Request {
-        method: work.head.method.as_str(),
-        query: work.head.uri.query().unwrap_or_default(),
-        headers: &headers,
-        body: &bodies.signed,
-        public_urls: &source.public_urls,
-        settings: &source.settings,
-        fetched: None,
-    };
+async fn judge(edge: &Edge, case: &Arc<Case>, verification: &Verification) -> Result<Answer, Refusal> {
+    let work = &case.work;
+    let headers = case.headers();
+    let request = case.request(&headers, None);
     let fetched = outgoing::needed(edge, verification, &request, work.received_at).await?;
-    let request = Request { fetched: fetched.as_deref(), ..request };
-    if let Some(answer) = handshake::answer(edge, work, verification, &request).await? {
-        return Ok(answer);
-    }
-    if work.handshake_only {
-        return Err(Refusal::MethodNotAllowed(ALLOWED));
-    }
-    let (recipe, secrets) = (&*verification.recipe, &verification.secrets);
-    let span = tracing::info_span!("verify");
-    let verified = span.in_scope(|| portero_recipe::verify(recipe, &request, secrets, work.received_at));
-    let verified = verified.map_err(|rejection| rejected(verification, &rejection))?;
-    let plain = Request { body: &bodies.plain, ..request };
-    if let Some(wanted) = portero_recipe::follow_up(recipe, &plain, &verified) {
-        outgoing::confirm(edge, &wanted).await?;
-    }
-    let extracted = span.in_scope(|| portero_recipe::extract(recipe, &plain, &verified));
-    let extracted = extracted.map_err(|rejection| rejected(verification, &rejection))?;
-    drop(span);
+    let extracted = match examine(edge.slots_for_large(), case, &headers, fetched).await? {
+        Found::Handshake(found) => return handshake::answer(edge, work, verification, found).await,
+        Found::Nothing => return Err(Refusal::MethodNotAllowed(ALLOWED)),
+        Found::Events { confirm, events } => {
+            if let Some(wanted) = confirm {
+                outgoing::confirm(edge, &wanted).await?;
+            }
+            events
+        }
+    };
     for anomaly in extracted.iter().filter_map(|found| found.id_anomaly) {
         tracing::warn!(
             anomaly = anomaly.code(),
@@ -144,13 +138,13 @@ async fn judge(
         );
     }
     let shared = event::Shared {
-        source,
-        recipe,
+        source: &work.source,
+        recipe: &verification.recipe,
         request_id: work.request_id,
         received_at: work.received_at,
         trace_parent: (edge.0.parts.trace_parent)(),
         headers: &work.head.headers,
-        body: &bodies.plain,
+        body: &case.bodies.plain,
     };
     commit(edge, verification, event::build(&shared, extracted, edge.config(), &edge.0.parts.random)).await
 }
@@ -177,10 +171,6 @@ async fn commit(edge: &Edge, verification: &Verification, events: Vec<NewEvent>)
         Some(reply) => answer.replaced(reply.clone()),
         None => answer,
     })
-}
-
-fn borrowed(headers: &HeaderMap) -> Vec<(&str, &[u8])> {
-    headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
 /// What the source's recipe answers to a request that it rejects.

@@ -6,6 +6,7 @@ mod encodings;
 mod fetching;
 mod handshakes;
 mod head;
+mod large;
 mod rejections;
 mod wire;
 
@@ -53,6 +54,7 @@ const NOW: Timestamp = Timestamp::from_secs(1_750_000_000);
 /// A running edge over stores in memory.
 struct Gateway {
     address: SocketAddr,
+    edge: Edge,
     store: Arc<FakeStore>,
     config: FixedConfig,
     directory: Directory,
@@ -115,10 +117,12 @@ impl Gateway {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
         let shutdown = CancellationToken::new();
-        let serving = tokio::spawn(serve(listener, Edge::new(config, parts), shutdown.clone()));
+        let edge = Edge::new(config, parts);
+        let serving = tokio::spawn(serve(listener, edge.clone(), shutdown.clone()));
         let remembering = tokio::spawn(writer.run(shutdown.clone()));
         Self {
             address,
+            edge,
             store,
             config: fixed,
             directory,
