@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use portero_directory::Verification;
 use portero_recipe::{Fetch, Request};
-use portero_types::Timestamp;
+use portero_types::{SourceNo, Timestamp};
 use tracing::Instrument as _;
 
 use crate::edge::Edge;
@@ -15,6 +15,7 @@ use crate::refusal::Refusal;
 /// What verification needs beside the request; `None` when it needs nothing.
 pub(crate) async fn needed(
     edge: &Edge,
+    source: SourceNo,
     verification: &Verification,
     request: &Request<'_>,
     now: Timestamp,
@@ -22,7 +23,7 @@ pub(crate) async fn needed(
     let wanted = portero_recipe::fetch_needed(&verification.recipe, request, &verification.secrets, now)
         .map_err(|rejection| rejected(verification, &rejection))?;
     let Some(wanted) = wanted else { return Ok(None) };
-    match edge.0.parts.fetch.fetch(&wanted).instrument(tracing::info_span!("fetch")).await {
+    match edge.0.parts.fetch.fetch(&wanted, source).instrument(tracing::info_span!("fetch")).await {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) => {
             // Anybody can name a key that is not there, so this is no warning; the counter tells a real outage.
@@ -37,8 +38,8 @@ pub(crate) async fn needed(
 }
 
 /// Confirms what a verified request asks for and the source expects, before the request's event is committed.
-pub(crate) async fn confirm(edge: &Edge, wanted: &Fetch) -> Result<(), Refusal> {
-    match edge.0.parts.fetch.fetch(wanted).instrument(tracing::info_span!("confirm")).await {
+pub(crate) async fn confirm(edge: &Edge, source: SourceNo, wanted: &Fetch) -> Result<(), Refusal> {
+    match edge.0.parts.fetch.fetch(wanted, source).instrument(tracing::info_span!("confirm")).await {
         Ok(_) => {
             metrics::confirmation("confirmed");
             tracing::info!(host = host(wanted), "a provider's subscription is confirmed");

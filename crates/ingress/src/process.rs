@@ -120,13 +120,13 @@ async fn judge(edge: &Edge, case: &Arc<Case>, verification: &Verification) -> Re
     let work = &case.work;
     let headers = case.headers();
     let request = case.request(&headers, None);
-    let fetched = outgoing::needed(edge, verification, &request, work.received_at).await?;
+    let fetched = outgoing::needed(edge, work.source.no, verification, &request, work.received_at).await?;
     let extracted = match examine(edge.slots_for_large(), case, &headers, fetched).await? {
         Found::Handshake(found) => return handshake::answer(edge, work, verification, found).await,
         Found::Nothing => return Err(Refusal::MethodNotAllowed(ALLOWED)),
         Found::Events { confirm, events } => {
             if let Some(wanted) = confirm {
-                outgoing::confirm(edge, &wanted).await?;
+                outgoing::confirm(edge, work.source.no, &wanted).await?;
             }
             events
         }

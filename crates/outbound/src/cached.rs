@@ -1,4 +1,5 @@
-//! At most one fetch per key at once, none while an answer is fresh, and only so many in all and to a host.
+//! At most one fetch per key at once, none while an answer is fresh, and only so many in all, to a host and because of a
+//! source.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,10 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _, Shared, WeakShared};
+use portero_types::SourceNo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::bucket::Buckets;
+use crate::bucket::{Buckets, NewKeys, Rate};
 use crate::lru::Lru;
 use crate::{Fetch, FetchError, metrics};
 
@@ -27,10 +29,13 @@ pub struct CacheConfig {
     pub failure_ttl: Duration,
     /// Most fetches at once; one more is [`FetchError::Busy`]. Default 8.
     pub fetches_max: usize,
-    /// How many keys never seen before a host is asked for at once; beyond it, [`FetchError::Busy`]. Default 30.
-    pub new_per_host: u32,
-    /// How long until one more may be asked for. Default 2 s.
-    pub new_per_host_refill: Duration,
+    /// How many keys never seen before a host is asked for because of one source; beyond it, [`FetchError::Busy`].
+    /// Default 10 at once and then one in 6 s.
+    pub new_per_source: Rate,
+    /// The same because of all sources together. Default 300 at once and then five a second.
+    pub new_per_host: Rate,
+    /// How often answers that are not kept are asked for because of one source. Default 5 at once and then one in 30 s.
+    pub unkept_per_source: Rate,
 }
 
 impl Default for CacheConfig {
@@ -40,16 +45,17 @@ impl Default for CacheConfig {
             ttl_max: Duration::from_secs(24 * 60 * 60),
             failure_ttl: Duration::from_secs(30),
             fetches_max: 8,
-            new_per_host: 30,
-            new_per_host_refill: Duration::from_secs(2),
+            new_per_source: Rate { burst: 10, refill: Duration::from_secs(6) },
+            new_per_host: Rate { burst: 300, refill: Duration::from_millis(200) },
+            unkept_per_source: Rate { burst: 5, refill: Duration::from_secs(30) },
         }
     }
 }
 
 /// Keeps what another one fetched. Cheap to clone; clones share everything.
 ///
-/// Answers to `cache_for` of zero are never kept, shared or counted against a host: a recipe asks for them only after
-/// verification.
+/// Answers to `cache_for` of zero are never kept or shared. A recipe asks for them only after verification, so they count
+/// against a bucket of their source alone: who has seen a signed request may send it again and again.
 #[derive(Clone)]
 pub struct CachedFetcher(Arc<Inner>);
 
@@ -67,7 +73,8 @@ struct State {
     /// Fetches under way, each kept alive by those who wait for it. No more than there are slots, but for those
     /// that nobody waits for any more.
     flights: Vec<(String, WeakShared<Flight>)>,
-    buckets: Buckets,
+    new: NewKeys,
+    unkept: Buckets<SourceNo>,
 }
 
 struct Kept<T> {
@@ -97,13 +104,14 @@ impl CachedFetcher {
             answers: Lru::new(config.entries_max),
             failures: Lru::new(config.entries_max),
             flights: Vec::new(),
-            buckets: Buckets::new(config.new_per_host, config.new_per_host_refill),
+            new: NewKeys::new(config.new_per_source, config.new_per_host),
+            unkept: Buckets::new(config.unkept_per_source),
         };
         let slots = Arc::new(Semaphore::new(config.fetches_max));
         Self(Arc::new(Inner { upstream, config, slots, state: Mutex::new(state) }))
     }
 
-    fn find(&self, wanted: &portero_recipe::Fetch) -> Result<Found, FetchError> {
+    fn find(&self, wanted: &portero_recipe::Fetch, source: SourceNo) -> Result<Found, FetchError> {
         let inner = &self.0;
         let key = &wanted.cache_key;
         if key.len() > KEY_BYTES_MAX {
@@ -127,11 +135,11 @@ impl CachedFetcher {
             return Ok(Found::Flight(flight));
         }
         let slot = inner.slot()?;
-        if !seen && !state.buckets.take(host(&wanted.url), now) {
+        if !seen && !state.new.take(host(&wanted.url), source, now) {
             return Err(FetchError::Busy);
         }
         metrics::lookup("fetched");
-        let flight = Arc::clone(inner).fly(wanted.clone(), slot).boxed().shared();
+        let flight = Arc::clone(inner).fly(wanted.clone(), source, slot).boxed().shared();
         let weak = flight.downgrade().expect("it was not polled yet");
         state.flights.push((key.clone(), weak));
         Ok(Found::Flight(flight))
@@ -140,13 +148,13 @@ impl CachedFetcher {
 
 #[async_trait]
 impl Fetch for CachedFetcher {
-    async fn fetch(&self, wanted: &portero_recipe::Fetch) -> Result<Bytes, FetchError> {
+    async fn fetch(&self, wanted: &portero_recipe::Fetch, source: SourceNo) -> Result<Bytes, FetchError> {
         if wanted.cache_for.is_zero() {
-            let _slot = self.0.slot().inspect_err(|_| metrics::lookup("busy"))?;
+            let _slot = self.0.slot_for_unkept(source).inspect_err(|_| metrics::lookup("busy"))?;
             metrics::lookup("fetched");
-            return self.0.upstream.fetch(wanted).await;
+            return self.0.upstream.fetch(wanted, source).await;
         }
-        match self.find(wanted) {
+        match self.find(wanted, source) {
             Ok(Found::Known(result)) => result,
             Ok(Found::Flight(flight)) => flight.await,
             Err(error) => {
@@ -167,13 +175,20 @@ impl Inner {
         Arc::clone(&self.slots).try_acquire_owned().map_err(|_| FetchError::Busy)
     }
 
+    fn slot_for_unkept(&self, source: SourceNo) -> Result<OwnedSemaphorePermit, FetchError> {
+        let slot = self.slot()?;
+        let has_token = self.state().unkept.take(source, Instant::now());
+        has_token.then_some(slot).ok_or(FetchError::Busy)
+    }
+
     /// Fetches and keeps what came. When everyone who waits leaves, this is dropped with its slot.
     async fn fly(
         self: Arc<Self>,
         wanted: portero_recipe::Fetch,
+        source: SourceNo,
         slot: OwnedSemaphorePermit,
     ) -> Result<Bytes, FetchError> {
-        let result = self.upstream.fetch(&wanted).await;
+        let result = self.upstream.fetch(&wanted, source).await;
         let now = Instant::now();
         let key = &wanted.cache_key;
         let mut state = self.state();

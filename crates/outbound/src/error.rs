@@ -7,7 +7,7 @@ pub enum FetchError {
     /// The URL is not one that this client may ask: not https, with credentials, too long, or inside of the network.
     #[error("the address may not be asked")]
     Forbidden,
-    /// Too many fetches are under way, or too many new ones for this host.
+    /// Too many fetches are under way, or too many new ones for this host or because of this source.
     #[error("too many fetches; try again")]
     Busy,
     /// The name does not resolve, or nobody answers there.

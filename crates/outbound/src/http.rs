@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use portero_types::Redacted;
+use portero_types::{Redacted, SourceNo};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Certificate, Client, Proxy, Response, Url};
 
@@ -117,7 +117,7 @@ impl HttpFetcher {
 
 #[async_trait]
 impl Fetch for HttpFetcher {
-    async fn fetch(&self, wanted: &portero_recipe::Fetch) -> Result<Bytes, FetchError> {
+    async fn fetch(&self, wanted: &portero_recipe::Fetch, _: SourceNo) -> Result<Bytes, FetchError> {
         let began = Instant::now();
         let result = self.get(wanted).await;
         metrics::fetched(result.as_ref().err().copied(), began.elapsed());

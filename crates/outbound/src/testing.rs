@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use portero_types::SourceNo;
 use tokio::sync::Semaphore;
 
 use crate::{Fetch, FetchError};
@@ -80,7 +81,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[async_trait]
 impl Fetch for Scripted {
-    async fn fetch(&self, wanted: &portero_recipe::Fetch) -> Result<Bytes, FetchError> {
+    async fn fetch(&self, wanted: &portero_recipe::Fetch, _: SourceNo) -> Result<Bytes, FetchError> {
         locked(&self.asked).push(wanted.url.clone());
         if let Ok(permit) = self.gate.acquire().await {
             permit.forget();

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use portero_outbound::testing::wanted;
 use portero_outbound::{Fetch as _, FetchError, HttpConfig, HttpFetcher, InvalidConfig, RESPONSE_BYTES_MAX};
-use portero_types::Redacted;
+use portero_types::{Redacted, SourceNo};
 
 use crate::proxy;
 use crate::server::{Answer, Authority};
 
 const NAME: &str = "certs.example.com";
+const SOURCE: SourceNo = SourceNo(1);
 const URL: &str = "https://certs.example.com/v1/certs/a.pem?x=1";
 
 fn through(proxy: &str, authority: &Authority) -> HttpFetcher {
@@ -26,7 +27,7 @@ async fn fetched(answer: Answer) -> Result<Vec<u8>, FetchError> {
     let authority = Authority::new();
     let server = authority.serve(NAME, answer).await;
     let proxy = proxy::start(Some(server.address)).await;
-    through(&proxy.url, &authority).fetch(&wanted(URL)).await.map(Into::into)
+    through(&proxy.url, &authority).fetch(&wanted(URL), SOURCE).await.map(Into::into)
 }
 
 #[tokio::test]
@@ -34,7 +35,7 @@ async fn a_get_brings_the_body_and_tells_nothing_but_what_it_wants() {
     let authority = Authority::new();
     let mut server = authority.serve(NAME, Answer::ok(b"-----BEGIN CERTIFICATE-----")).await;
     let mut proxy = proxy::start(Some(server.address)).await;
-    let body = through(&proxy.url, &authority).fetch(&wanted(URL)).await.expect("fetched");
+    let body = through(&proxy.url, &authority).fetch(&wanted(URL), SOURCE).await.expect("fetched");
     assert_eq!(body, "-----BEGIN CERTIFICATE-----");
     assert_eq!(proxy.asked.recv().await.expect("asked"), "certs.example.com:443");
     let asked = server.asked.recv().await.expect("asked");
@@ -53,7 +54,7 @@ async fn a_post_carries_the_json_that_the_recipe_gave() {
     let proxy = proxy::start(Some(server.address)).await;
     let mut post = wanted(URL);
     post.post_json = Some(Redacted::new(r#"{"key_id":"k"}"#.to_owned()));
-    assert_eq!(through(&proxy.url, &authority).fetch(&post).await.expect("fetched"), "{}");
+    assert_eq!(through(&proxy.url, &authority).fetch(&post, SOURCE).await.expect("fetched"), "{}");
     let asked = server.asked.recv().await.expect("asked");
     assert!(asked.starts_with("POST ") && asked.ends_with("\r\n\r\n{\"key_id\":\"k\"}"), "{asked}");
     assert!(asked.contains("content-type: application/json"), "{asked}");
@@ -66,7 +67,10 @@ async fn a_redirect_is_not_followed() {
         "HTTP/1.1 302 Found\r\nlocation: https://certs.example.com/other\r\ncontent-length: 0\r\n\r\n";
     let mut server = authority.serve(NAME, Answer::raw(answer)).await;
     let proxy = proxy::start(Some(server.address)).await;
-    assert_eq!(through(&proxy.url, &authority).fetch(&wanted(URL)).await, Err(FetchError::Refused(302)));
+    assert_eq!(
+        through(&proxy.url, &authority).fetch(&wanted(URL), SOURCE).await,
+        Err(FetchError::Refused(302))
+    );
     assert!(server.asked.recv().await.is_some());
     assert!(server.asked.try_recv().is_err(), "it was asked once");
 }
@@ -107,7 +111,7 @@ async fn a_server_that_hangs_costs_the_time_out_and_no_more() {
         };
         let client = HttpFetcher::new(&config).expect("a client");
         let hung = wanted(URL);
-        let asking = tokio::time::timeout(Duration::from_secs(5), client.fetch(&hung)).await;
+        let asking = tokio::time::timeout(Duration::from_secs(5), client.fetch(&hung, SOURCE)).await;
         assert_eq!(asking.expect("it gave up by itself"), Err(FetchError::TimedOut));
     }
 }
@@ -127,7 +131,7 @@ async fn a_certificate_of_another_host_or_of_an_unknown_authority_is_not_trusted
     for server in [wrong_name, wrong_issuer] {
         let proxy = proxy::start(Some(server.address)).await;
         let client = through(&proxy.url, &authority);
-        assert_eq!(client.fetch(&wanted(URL)).await, Err(FetchError::Untrusted));
+        assert_eq!(client.fetch(&wanted(URL), SOURCE).await, Err(FetchError::Untrusted));
     }
 }
 
@@ -135,7 +139,10 @@ async fn a_certificate_of_another_host_or_of_an_unknown_authority_is_not_trusted
 async fn a_proxy_that_refuses_is_unreachable() {
     let authority = Authority::new();
     let proxy = proxy::start(None).await;
-    assert_eq!(through(&proxy.url, &authority).fetch(&wanted(URL)).await, Err(FetchError::Unreachable));
+    assert_eq!(
+        through(&proxy.url, &authority).fetch(&wanted(URL), SOURCE).await,
+        Err(FetchError::Unreachable)
+    );
 }
 
 #[tokio::test]
@@ -147,10 +154,10 @@ async fn without_a_proxy_nothing_inside_of_the_network_is_asked() {
     let port = server.address.port();
     for host in ["localhost", "127.0.0.1", "[::1]", "0.0.0.0", "[::ffff:127.0.0.1]"] {
         let url = format!("https://{host}:{port}/");
-        assert_eq!(client.fetch(&wanted(&url)).await, Err(FetchError::Forbidden), "{url}");
+        assert_eq!(client.fetch(&wanted(&url), SOURCE).await, Err(FetchError::Forbidden), "{url}");
     }
     assert!(server.asked.try_recv().is_err());
-    assert_eq!(client.fetch(&wanted("http://localhost/")).await, Err(FetchError::Forbidden));
+    assert_eq!(client.fetch(&wanted("http://localhost/"), SOURCE).await, Err(FetchError::Forbidden));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use portero_outbound::{Fetch, FetchError};
 use portero_prefilter::Disabled;
 use portero_store::{AcceptStore as _, ConfigStore as _, LogStore as _, PageRequest, Receipt, Sealed};
 use portero_store_sqlite::SqliteStore;
-use portero_types::{Event, ManualClock, Redacted, Shard, TenantNo, Timestamp};
+use portero_types::{Event, ManualClock, Redacted, Shard, SourceNo, TenantNo, Timestamp};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -33,7 +33,7 @@ struct Provider(Mutex<Option<Bytes>>);
 
 #[async_trait]
 impl Fetch for Provider {
-    async fn fetch(&self, _: &portero_recipe::Fetch) -> Result<Bytes, FetchError> {
+    async fn fetch(&self, _: &portero_recipe::Fetch, _: SourceNo) -> Result<Bytes, FetchError> {
         self.0.lock().expect("not poisoned").clone().ok_or(FetchError::Unreachable)
     }
 }
