@@ -71,6 +71,7 @@ pub fn handshake(
 /// What can be seen without the body.
 fn looks_like(handshake: &Handshake, request: &Request<'_>) -> bool {
     request.method == handshake.method
+        && (!handshake.body_empty || request.body.is_empty())
         && handshake.queries.iter().all(|name| request.has_query(name))
         && handshake.headers_absent.iter().all(|name| request.header_values(name).next().is_none())
         && handshake.headers.iter().all(|(name, value)| {

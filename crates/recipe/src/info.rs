@@ -122,6 +122,10 @@ pub struct Setting {
     pub about: String,
     /// Whether requests are refused without it.
     pub required: bool,
+    /// The values that it may have; empty: any.
+    pub one_of: Vec<String>,
+    /// What it begins with.
+    pub(crate) prefix: String,
     /// The bytes that it may hold.
     pub(crate) characters: Vec<u8>,
 }
@@ -167,6 +171,12 @@ impl Recipe {
             };
             if value.is_empty() || value.len() > SETTING_BYTES_MAX {
                 return invalid(format!("it has 1 to {SETTING_BYTES_MAX} bytes"));
+            }
+            if !setting.one_of.is_empty() && !setting.one_of.contains(value) {
+                return invalid(format!("it is one of: {}", setting.one_of.join(", ")));
+            }
+            if !value.starts_with(&setting.prefix) {
+                return invalid(format!("it begins with '{}': {}", setting.prefix, setting.about));
             }
             if !value.bytes().all(|byte| setting.characters.contains(&byte)) {
                 return invalid(format!("it holds a character that it never has: {}", setting.about));

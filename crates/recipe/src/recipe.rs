@@ -176,6 +176,13 @@ impl Recipe {
         self.schemes.iter().any(|scheme| !scheme.key_forms().is_empty())
     }
 
+    /// Whether its secrets are public keys, whose private halves only the provider has: then none can be made here.
+    #[must_use]
+    pub fn only_public_keys(&self) -> bool {
+        let mut with_keys = self.schemes.iter().filter(|scheme| !scheme.key_forms().is_empty()).peekable();
+        with_keys.peek().is_some() && with_keys.all(Scheme::only_public)
+    }
+
     /// The templates of which the first that gives a text is the entity, as written.
     #[must_use]
     pub fn entity_templates(&self) -> &[String] {

@@ -2,6 +2,7 @@
 
 use crate::Strength;
 use crate::algorithm::Algorithm;
+use crate::certificate::PublicKey;
 use crate::encoding::Encoding;
 use crate::path::Path;
 use crate::schema::{KeyForm, NoId, TimeCheck, UrlForm};
@@ -75,6 +76,19 @@ impl Scheme {
             let is_sorted = |message: &Template| message.uses(&Source::FormSorted);
             matches!(proof.place, Place::Form(_)) || proof.message.as_ref().is_some_and(is_sorted)
         })
+    }
+
+    /// Whether a public key is of a kind that it can use.
+    pub(crate) fn takes(&self, key: &PublicKey) -> bool {
+        match &self.check {
+            Check::Nothing => false,
+            Check::Proof(proof) => {
+                let mut pairs =
+                    proof.reader.algorithms.iter().filter_map(|(_, algorithm)| algorithm.key_pair());
+                pairs.any(|pair| key.fits(pair))
+            }
+            Check::Code(verifier, _) => verifier.takes(key),
+        }
     }
 
     /// Whether all its keys are public ones, so that key bytes in any form are those of a public key.
@@ -154,6 +168,11 @@ pub(crate) enum Place {
 }
 
 impl Proof {
+    /// Whether one of its algorithms is `algorithm`.
+    pub(crate) fn uses(&self, algorithm: Algorithm) -> bool {
+        self.reader.algorithms.iter().any(|(_, have)| *have == algorithm)
+    }
+
     /// Whether the secret itself is sent.
     pub(crate) fn is_token(&self) -> bool {
         self.reader.algorithms.iter().any(|(_, algorithm)| algorithm.is_token())
@@ -167,6 +186,8 @@ pub(crate) struct Handshake {
     pub(crate) method: String,
     /// Headers that are present, perhaps with a value.
     pub(crate) headers: Vec<(String, Option<String>)>,
+    /// Whether the body must be empty.
+    pub(crate) body_empty: bool,
     /// Query fields that are present.
     pub(crate) queries: Vec<String>,
     /// Headers that are absent.

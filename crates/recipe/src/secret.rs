@@ -8,7 +8,7 @@ use sha1::{Digest as _, Sha1};
 use zeroize::Zeroizing;
 
 use crate::Recipe;
-use crate::algorithm::{Key, public_key};
+use crate::algorithm::{Algorithm, Key, public_key};
 use crate::certificate::PublicKey;
 use crate::encoding::Encoding;
 use crate::schema::KeyForm;
@@ -27,6 +27,9 @@ pub enum InvalidSecret {
     /// Fewer than 16 bytes of key material.
     #[error("the secret holds fewer than {SECRET_BYTES_MIN} bytes of key material")]
     TooShort,
+    /// Characters that no provider puts into a secret.
+    #[error("the secret holds control characters; copy it again")]
+    Control,
     /// The same byte over and over.
     #[error("the secret repeats one character")]
     Repetitive,
@@ -37,7 +40,7 @@ pub enum InvalidSecret {
         expected: &'static str,
     },
     /// A private key where the public key belongs.
-    #[error("this is the private key; the receiver needs the public key, which starts with 'whpk_'")]
+    #[error("this is the private key; the receiver needs the public key")]
     PrivateKey,
 }
 
@@ -125,6 +128,13 @@ impl fmt::Debug for Secret {
 /// of key material, or is one character over and over.
 pub fn clean_secret(recipe: &Recipe, text: &str) -> Result<String, InvalidSecret> {
     let text = text.trim();
+    let is_pem = recipe.schemes.iter().any(|scheme| scheme.key_forms().contains(&KeyForm::Pem));
+    if !is_pem && text.chars().any(char::is_control) {
+        return Err(InvalidSecret::Control);
+    }
+    if is_basic(recipe) && !text.contains(':') {
+        return Err(InvalidSecret::Undecodable { expected: "'user:password'" });
+    }
     for material in keys(recipe, text)?.iter().flatten().filter_map(Key::shared) {
         strong(material.strip_prefix(recipe.secret_prefix.as_bytes()).unwrap_or(material))?;
     }
@@ -152,6 +162,12 @@ fn is_named(recipe: &Recipe) -> bool {
     recipe.schemes.iter().any(|scheme| scheme.key_forms().contains(&KeyForm::NamedSha1))
 }
 
+/// Whether the secret is that of HTTP basic authentication.
+fn is_basic(recipe: &Recipe) -> bool {
+    let uses = |scheme: &Scheme| scheme.proof().is_some_and(|proof| proof.uses(Algorithm::Basic));
+    recipe.schemes.iter().any(uses)
+}
+
 /// Makes a new secret in the provider's form out of 256 random bits.
 ///
 /// For a recipe that knows only public keys the result is the Ed25519 public key that belongs to the seed `random`; `None`
@@ -163,6 +179,9 @@ pub fn generate_secret(recipe: &Recipe, random: [u8; 32]) -> Option<String> {
     let public_only = scheme.is_some_and(Scheme::only_public);
     let random = Zeroizing::new(random);
     let material = Zeroizing::new(if public_only { public_key(&random) } else { *random });
+    if is_basic(recipe) {
+        return Some(format!("portero:{}", Encoding::Hex.encode(&*material)));
+    }
     Some(match form {
         KeyForm::Text => format!("{}{}", recipe.secret_prefix, Encoding::Hex.encode(&*material)),
         KeyForm::Hex => Encoding::Hex.encode(&*material).to_ascii_uppercase(),
@@ -188,6 +207,10 @@ fn keys(recipe: &Recipe, text: &str) -> Result<Vec<Vec<Key>>, InvalidSecret> {
         let mut of_scheme = Vec::new();
         for form in scheme.key_forms() {
             match key(scheme, *form, text) {
+                Ok(Key::Public(key)) if !scheme.takes(&key) => {
+                    let expected = "a public key of the kind with which this provider signs";
+                    mistake = mistake.or(Some(InvalidSecret::Undecodable { expected }));
+                }
                 Ok(key) => of_scheme.push(key),
                 Err(error) => mistake = mistake.or(Some(error)),
             }
@@ -227,7 +250,7 @@ fn key(scheme: &Scheme, form: KeyForm, text: &str) -> Result<Key, InvalidSecret>
             (key.map(|(_, key)| Sha1::digest(key).to_vec()), false)
         }
         KeyForm::Pem => {
-            return public(PublicKey::from_pem(text), "a PEM public key or certificate of RSA or P-256");
+            return public(PublicKey::from_pem(text), "a PEM public key or certificate");
         }
         KeyForm::Spki => return public(PublicKey::from_spki_base64(text), "base64 of a public key"),
     };
@@ -304,6 +327,15 @@ mod tests {
         let (github, adyen, standard) = (preset("github"), preset("adyen"), preset("standard-webhooks"));
         assert_eq!(clean_secret(&github, " \n"), Err(InvalidSecret::Empty));
         assert_eq!(clean_secret(&github, "short"), Err(InvalidSecret::TooShort));
+        assert_eq!(clean_secret(&github, "a secret with\u{1b}[31m colour"), Err(InvalidSecret::Control));
+        let postmark = preset("postmark");
+        assert!(matches!(
+            clean_secret(&postmark, "a password alone"),
+            Err(InvalidSecret::Undecodable { .. })
+        ));
+        let rsa = include_str!("../tests/it/keys/rsa.public.pem");
+        let wrong_kind = clean_secret(&preset("http-signatures"), rsa);
+        assert!(matches!(wrong_kind, Err(InvalidSecret::Undecodable { .. })), "it signs with Ed25519");
         assert_eq!(clean_secret(&github, &"a".repeat(20)), Err(InvalidSecret::Repetitive));
         assert_eq!(clean_secret(&github, &"ab".repeat(5000)), Err(InvalidSecret::TooLong));
         assert_eq!(clean_secret(&preset("stripe"), "whsec_0123456789"), Err(InvalidSecret::TooShort));

@@ -219,7 +219,8 @@ pub trait ConfigStore: Send + Sync + 'static {
     /// Deletes a source with its secrets and rejections. Its URL is unknown from then on. Its receipts stay.
     async fn delete_source(&self, tenant: &TenantId, id: &SourceId) -> crate::Result<()>;
 
-    /// Adds a secret and, when asked, sets the end of the others, in one transaction.
+    /// Adds a secret and, when asked, sets the end of the others, in one transaction. A source that waited for a secret of a
+    /// handshake waits no longer.
     ///
     /// # Errors
     /// `FailedPrecondition` when more than [`portero_types::limits::ACTIVE_SECRETS_MAX`] would verify at one moment.

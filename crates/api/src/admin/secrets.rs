@@ -143,8 +143,14 @@ impl Admin {
     }
 
     fn value(&self, recipe: &Recipe, given: String) -> Result<(Redacted<String>, bool), Status> {
+        if !recipe.needs_secret() {
+            return Err(Status::failed_precondition(
+                "the source's recipe needs no secret: nothing would ever be verified with one",
+            ));
+        }
         if given.is_empty() {
-            let made = generate_secret(recipe, (self.entropy)())
+            let made = generate_secret(recipe, (self.entropy)()).filter(|_| !recipe.only_public_keys());
+            let made = made
                 .ok_or_else(|| invalid("value", "must be given: the provider makes this recipe's secrets"))?;
             return Ok((Redacted::new(made), true));
         }

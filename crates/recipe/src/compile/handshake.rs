@@ -85,6 +85,7 @@ pub(super) fn handshake(
         method: when.method.clone(),
         headers,
         headers_absent,
+        body_empty: when.body_empty,
         queries: when.queries.clone(),
         json,
         verify: data.verify,

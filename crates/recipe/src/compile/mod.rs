@@ -145,7 +145,14 @@ fn settings(data: &BTreeMap<String, schema::Setting>) -> Checked<BTreeMap<String
                     None => return invalid(format!("{at}.characters"), characters::MISTAKE),
                 },
             };
-            let setting = Setting { about: data.about.clone(), required: data.required, characters };
+            bounded(&format!("{at}.one_of"), data.one_of.len(), ENTRIES_MAX)?;
+            let setting = Setting {
+                about: data.about.clone(),
+                required: data.required,
+                one_of: data.one_of.clone(),
+                prefix: data.prefix.clone(),
+                characters,
+            };
             Ok((name.clone(), setting))
         })
         .collect()

@@ -3,7 +3,7 @@
 use super::{Checked, ENTRIES_MAX, bounded, invalid, path, template};
 use crate::schema;
 use crate::scheme::Reading;
-use crate::template::{Source, Template};
+use crate::template::{Part, Source, Template};
 
 /// Most values in all templates of a reading.
 const VALUES_MAX: usize = 128;
@@ -59,13 +59,25 @@ fn reading(at: &str, data: &schema::Reading) -> Checked<Reading> {
     let fields = |name: &str, texts: &[String]| extraction(&format!("{at}.{name}"), texts, has_items);
     Ok(Reading {
         when: data.when.as_deref().map(|text| path(&format!("{at}.when"), text)).transpose()?,
-        id: fields("id", &data.id)?,
+        id: ids(&format!("{at}.id"), fields("id", &data.id)?)?,
         event_type: fields("type", &data.event_type)?,
         entity: fields("entity", &data.entity)?,
         account: fields("account", &data.account)?,
         no_id: data.no_id,
         items,
     })
+}
+
+/// An id that can do without any value of the request would be the same for all events, and all but the first be lost.
+fn ids(at: &str, templates: Vec<Template>) -> Checked<Vec<Template>> {
+    let is_told = |part: &Part| matches!(part, Part::Value(value) if !value.optional);
+    match templates.iter().position(|template| !template.parts.iter().any(is_told)) {
+        None => Ok(templates),
+        Some(n) => invalid(
+            format!("{at}[{n}]"),
+            "it can be filled without any value of the event: every event would have it",
+        ),
+    }
 }
 
 fn extraction(at: &str, texts: &[String], has_items: bool) -> Checked<Vec<Template>> {

@@ -44,6 +44,9 @@ pub(crate) struct Match {
     /// Headers with their values.
     #[serde(default)]
     pub(crate) header_equals: BTreeMap<String, String>,
+    /// Whether the body must be empty.
+    #[serde(default)]
+    pub(crate) body_empty: bool,
     /// Query fields that are present.
     #[serde(default)]
     pub(crate) queries: Vec<String>,

@@ -114,6 +114,12 @@ pub(crate) struct Setting {
     pub(crate) required: bool,
     /// The characters that it may hold, such as `A-Za-z0-9_-`; any printable ASCII unless said.
     pub(crate) characters: Option<String>,
+    /// What it begins with.
+    #[serde(default)]
+    pub(crate) prefix: String,
+    /// The values that it may have; any unless said.
+    #[serde(default)]
+    pub(crate) one_of: Vec<String>,
 }
 
 /// Where the JSON is when the body is not JSON itself.

@@ -20,6 +20,7 @@ use portero_types::{SecretNo, Timestamp};
 use serde::Deserialize;
 
 use crate::algorithm::Key;
+use crate::certificate::PublicKey;
 use crate::compile::{Checked, invalid};
 use crate::json::{Document, Lookup, Scalar};
 use crate::path::Path;
@@ -91,6 +92,18 @@ impl Verifier {
             Self::Paypal(_) | Self::AwsSns(_) => None,
             Self::Plaid(_) | Self::Contentful(_) | Self::JiraConnect(_) => Some(KeyForm::Text),
             Self::HttpSignatures(options) => Some(options.key_form()),
+        }
+    }
+
+    /// Whether a public key is of a kind that it can use.
+    pub(crate) fn takes(&self, key: &PublicKey) -> bool {
+        match self {
+            Self::HttpSignatures(options) => options.takes(key),
+            Self::Paypal(_)
+            | Self::AwsSns(_)
+            | Self::Plaid(_)
+            | Self::Contentful(_)
+            | Self::JiraConnect(_) => false,
         }
     }
 

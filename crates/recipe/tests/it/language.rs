@@ -61,6 +61,8 @@ fn every_mistake_names_its_field() {
         ("\"{body}\"", "\"{body}\", \"items\": [\"a.b\"]", "schemes[0].items[0]"),
         ("\"{body}\"", "\"{body}\", \"id\": [\"{item:a}\"]", "schemes[0].id[0]"),
         ("\"{body}\"", "\"{body}\", \"id\": [\"{body}\"]", "schemes[0].id[0]"),
+        ("\"{body}\"", "\"{body}\", \"id\": [\"ev-{json?:id}\"]", "schemes[0].id[0]"),
+        ("\"{body}\"", "\"{body}\", \"id\": [\"{json:id}\", \"x[{json:b}]\"]", "schemes[0].id[1]"),
         ("\"{body}\"", "\"{body}\", \"when\": {}", "schemes[0].when"),
         ("\"version\": 1", "\"version\": 1, \"accepted\": {\"status\": 500}", "accepted.status"),
         (

@@ -303,6 +303,7 @@ fn other_secrets(secret: &str) -> Vec<String> {
         "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a".to_owned(),
         include_str!("keys/rsa.public.pem").to_owned(),
         include_str!("keys/p256.public.pem").to_owned(),
+        include_str!("keys/ed25519.public.pem").to_owned(),
         include_str!("keys/p256.public.pem").lines().filter(|line| !line.starts_with("---")).collect(),
     ]
 }

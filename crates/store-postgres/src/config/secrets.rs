@@ -125,6 +125,12 @@ async fn add_in(change: &mut Change, secret: &NewSecret, unseen: bool) -> Result
     .bind(secret.created_at.as_micros())
     .bind(unseen);
     let added = read(&change.create(insert, "secret", "source").await?)?;
+    let end_wait = sqlx::query(
+        "UPDATE sources SET secret_expected_until = NULL
+         WHERE source_no = $1 AND secret_expected_until IS NOT NULL",
+    )
+    .bind(added.source_no.0);
+    change.rows(end_wait).await?;
 
     // The number of active secrets can only reach its peak at the moment when one of them begins.
     let peak = sqlx::query(

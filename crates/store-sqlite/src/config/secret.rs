@@ -51,6 +51,11 @@ async fn insert(connection: &mut SqliteConnection, new: NewSecret, unseen: bool)
         .fetch_one(&mut *connection)
         .await
         .map_err(insert_error)?;
+    sqlx::query("UPDATE sources SET secret_expected_until = NULL WHERE source_no = ?")
+        .bind(source_no.0)
+        .execute(&mut *connection)
+        .await
+        .map_err(statement)?;
     if most_at_once(&spans(connection, source_no).await?) > ACTIVE_SECRETS_MAX {
         return Err(failed_precondition(format!(
             "more than {ACTIVE_SECRETS_MAX} secrets of the source would verify at one moment; retire one first"

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use portero_types::limits::{EVENT_ID_BYTES_MAX, EVENT_TYPE_BYTES_MAX, ORDERING_KEY_BYTES_MAX};
+use portero_types::limits::{
+    EVENT_ID_BYTES_MAX, EVENT_TYPE_BYTES_MAX, EVENTS_PER_REQUEST_MAX, ORDERING_KEY_BYTES_MAX,
+};
 use portero_types::{Header, Position, ProviderName, SecretNo, Shard};
 use tokio::task::JoinSet;
 
@@ -333,11 +335,13 @@ pub async fn receipts_are_found_only_by_their_tenant(database: &dyn Database) {
     assert_eq!(fixture.store.receipt(stranger.no, event.receipt_id).await.expect("read"), None);
 }
 
-pub async fn a_thousand_events_fit_one_batch(database: &dyn Database) {
+pub async fn the_largest_request_fits_one_batch(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
-    let batch: Vec<_> = (0..1_000).map(|n| fixture.event(&format!("evt_{n}"))).collect();
+    let batch: Vec<_> = (0..EVENTS_PER_REQUEST_MAX).map(|n| fixture.event(&format!("evt_{n}"))).collect();
     let verdicts = fixture.store.accept(&batch).await.expect("accepted");
-    assert_eq!(verdicts.into_iter().map(position).collect::<BTreeSet<_>>().len(), 1_000);
+    assert_eq!(verdicts.into_iter().map(position).collect::<BTreeSet<_>>().len(), EVENTS_PER_REQUEST_MAX);
+    let repeats = fixture.store.accept(&batch).await.expect("accepted");
+    assert!(repeats.iter().all(|verdict| matches!(verdict, Verdict::Duplicate { .. })));
     let ids: Vec<_> = batch.iter().map(|event| event.receipt_id).collect();
-    assert_eq!(fixture.store.events(&ids).await.expect("read").len(), 1_000);
+    assert_eq!(fixture.store.events(&ids).await.expect("read").len(), EVENTS_PER_REQUEST_MAX);
 }

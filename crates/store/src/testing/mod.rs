@@ -70,7 +70,7 @@ macro_rules! conformance {
             repeats_are_counted_on_the_receipt,
             repeats_that_were_recognised_before_are_counted_too,
             receipts_are_found_only_by_their_tenant,
-            a_thousand_events_fit_one_batch,
+            the_largest_request_fits_one_batch,
         ]);
         $crate::conformance!(@cases $fresh, log: [
             an_empty_log_has_a_head_of_zero_in_each_shard,
@@ -112,6 +112,7 @@ macro_rules! conformance {
             another_tenants_source_is_not_updated,
             a_handshake_brings_the_secret_exactly_once,
             a_source_that_does_not_wait_takes_no_secret,
+            a_secret_that_is_given_ends_the_wait_for_one,
             a_refused_handshake_secret_leaves_the_source_waiting,
         ]);
         $crate::conformance!(@cases $fresh, unseen: [

@@ -158,6 +158,16 @@ pub async fn a_source_that_does_not_wait_takes_no_secret(database: &dyn Database
     assert_eq!(store.secrets(&acme, &source_id("stripe-eu"), None, 9).await.expect("a page").items, []);
 }
 
+pub async fn a_secret_that_is_given_ends_the_wait_for_one(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    wait_for_secret(&fixture).await;
+    fixture.store.add_secret(new_secret("given")).await.expect("added");
+    let source = fixture.store.source(&tenant_id("acme"), &source_id("stripe-eu")).await.expect("read");
+    assert_eq!(source.expect("there").secret_expected_until, None);
+    let late = fixture.store.write_handshake_secret(fixture.source.no, new_secret("late"), later(1)).await;
+    assert!(!late.expect("answered"), "a stranger's is not taken beside it");
+}
+
 pub async fn a_refused_handshake_secret_leaves_the_source_waiting(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let (store, no) = (&fixture.store, fixture.source.no);

@@ -156,3 +156,25 @@ async fn a_rotation_lets_the_old_secret_live_as_long_as_the_provider_may_send_ag
         assert_eq!(bad_field(both), "retire_others");
     }
 }
+
+#[tokio::test]
+async fn a_secret_that_would_serve_nothing_is_not_made() {
+    let service = Service::start().await;
+    let add = async |source: &str, value: &str| {
+        let request = v1::CreateSecretRequest {
+            parent: name(source),
+            value: value.to_owned(),
+            ..v1::CreateSecretRequest::default()
+        };
+        service.admin.do_create_secret(service.acme(request)).await
+    };
+    for provider in ["discord", "docker-hub", "postmark"] {
+        service.create(provider, preset(provider)).await.expect("created");
+    }
+    assert_eq!(bad_field(add("discord", "").await), "value", "only Discord has the private half");
+    assert_eq!(code(add("docker-hub", "").await), Code::FailedPrecondition);
+    assert_eq!(code(add("docker-hub", SECRET).await), Code::FailedPrecondition);
+    assert_eq!(bad_field(add("postmark", "a password alone").await), "value");
+    let made = add("postmark", "").await.expect("made").into_inner();
+    assert!(made.value.starts_with("portero:"), "a user and a password");
+}

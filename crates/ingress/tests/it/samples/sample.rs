@@ -112,13 +112,16 @@ impl Sample {
         let rsa = include_str!("../../../../recipe/tests/it/keys/rsa.public.pem");
         let p256 = include_str!("../../../../recipe/tests/it/keys/p256.public.pem");
         let spki = p256.lines().filter(|line| !line.starts_with("---")).collect();
+        let ed25519 = include_str!("../../../../recipe/tests/it/keys/ed25519.public.pem");
         let candidates = [
             format!("{name}|another private key"),
+            "user:another password".to_owned(),
             "whsec_YW5vdGhlciBzZWNyZXQgYWx0b2dldGhlcg==".to_owned(),
             // RFC 8032, section 7.1, test 1.
             "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a".to_owned(),
             rsa.to_owned(),
             p256.to_owned(),
+            ed25519.to_owned(),
             spki,
         ];
         candidates.into_iter().find(|text| portero_recipe::clean_secret(&self.preset.recipe, text).is_ok())

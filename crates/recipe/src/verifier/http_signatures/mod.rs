@@ -18,6 +18,7 @@ use self::fields::{COMPONENTS_MAX, base, identifier, joined, needs_url};
 use super::url::PublicUrl;
 use super::{Input, check_window, no_public_url, optional_setting};
 use crate::algorithm::SignatureBytes;
+use crate::certificate::PublicKey;
 use crate::compile::{Checked, invalid};
 use crate::schema::KeyForm;
 use crate::window::Unit;
@@ -101,6 +102,10 @@ impl Options {
             );
         }
         Ok(())
+    }
+
+    pub(super) fn takes(&self, key: &PublicKey) -> bool {
+        self.algorithm.key_pair().is_some_and(|pair| key.fits(pair))
     }
 
     pub(super) const fn key_form(&self) -> KeyForm {
