@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use portero_prefilter::Prefilter;
 use portero_store::AcceptStore;
-use portero_types::{NewEvent, ReceiptId, Shard, ShardCount};
+use portero_types::{NewEvent, ReceiptId, Shard, ShardCount, limits};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 
@@ -49,7 +49,7 @@ pub struct AcceptConfig {
     pub shards: ShardCount,
     /// How submissions are spread.
     pub queues: Queues,
-    /// Most events waiting in one queue. Default 4,096.
+    /// Most events waiting in one queue. Default 16,384: the largest request finds room beside others.
     pub queue_events_max: usize,
     /// Most bytes waiting in one queue. Default 64 MiB. A single submission above it is taken when the queue is empty.
     pub queue_bytes_max: usize,
@@ -74,7 +74,7 @@ impl Default for AcceptConfig {
         Self {
             shards: ShardCount::DEFAULT,
             queues: Queues::PerShard,
-            queue_events_max: 4_096,
+            queue_events_max: 4 * limits::EVENTS_PER_REQUEST_MAX,
             queue_bytes_max: 64 * 1024 * 1024,
             batch_events_max: 256,
             batch_bytes_max: 4 * 1024 * 1024,

@@ -132,6 +132,22 @@ async fn a_full_queue_refuses_at_once_and_keeps_what_it_took() {
 }
 
 #[tokio::test]
+async fn the_largest_request_finds_room_behind_others_and_commits_in_one_call() {
+    let store = FakeStore::gated(0);
+    let handle = handle(AcceptConfig { commits_in_flight_max: 1, ..one_queue() }, &store);
+    let mut tasks = submit_all(&handle, (1..=3).map(|n| vec![numbered(n)])).await;
+    store.until_in_flight(1).await;
+    let largest: Vec<_> = (0..limits::EVENTS_PER_REQUEST_MAX)
+        .map(|n| numbered(100 + u128::try_from(n).expect("small")))
+        .collect();
+    tasks.extend(submit_all(&handle, [largest]).await);
+    store.gate.add_permits(10);
+    assert!(results(tasks).await.iter().flatten().all(|result| *result == Ok(Outcome::Accepted)));
+    let batches: Vec<_> = store.with(|state| state.calls.iter().map(Vec::len).collect());
+    assert_eq!(batches, [1, 2, limits::EVENTS_PER_REQUEST_MAX]);
+}
+
+#[tokio::test]
 async fn a_full_queue_counts_bytes_too() {
     let store = FakeStore::gated(0);
     let config = AcceptConfig { queue_bytes_max: 1_500, commits_in_flight_max: 1, ..one_queue() };

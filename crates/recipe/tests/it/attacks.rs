@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use portero_recipe::{Reason, Recipe, clean_secret, fetch_needed, generate_secret, handshake};
+use portero_types::limits::EVENTS_PER_REQUEST_MAX;
 
 use super::{NOW, Owned, SECRET, preset, secret, signed};
 
@@ -304,18 +305,18 @@ fn no_answer_is_much_longer_than_its_question() {
 
 #[test]
 fn the_place_of_a_long_answer_costs_one_look_however_many_items_ask() {
-    // A thousand items, each of which asks for the same member behind very many others.
+    // As many items as there may be, each of which asks for the same member behind very many others.
     let recipe = r#"{"version":1,"schemes":[{"signature":{"header":"S"},"algorithm":"hmac-sha256","keys":["text"],"message":"{body}",
         "items":["list.*"],"id":["{json:absent-1}","{json:absent-2}","{outer:absent-3}","{outer:last}:{item:n}"],"entity":["{json:last}"]}]}"#;
     let recipe = Recipe::from_json(recipe).expect("valid");
-    let list: Vec<String> = (0..1_000).map(|n| format!(r#"{{"n":{n}}}"#)).collect();
+    let list: Vec<String> = (0..EVENTS_PER_REQUEST_MAX).map(|n| format!(r#"{{"n":{n}}}"#)).collect();
     let body = format!(r#"{{"list":[{}],{}"last":"l"}}"#, list.join(","), r#""a":1,"#.repeat(150_000));
     let request = signed(&recipe, body.as_bytes());
     let began = std::time::Instant::now();
     let events = request.events(&recipe, SECRET).expect("verified");
-    assert_eq!((events.len(), events[999].event_id.as_str()), (1_000, "l:999"));
+    assert_eq!((events.len(), events[999].event_id.as_str()), (EVENTS_PER_REQUEST_MAX, "l:999"));
     assert_eq!(events[0].entity.as_deref(), Some("l"));
-    // Five thousand looks over a megabyte would take minutes.
+    // Twenty thousand looks over a megabyte would take minutes.
     assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
 }
 

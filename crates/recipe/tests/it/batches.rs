@@ -1,6 +1,7 @@
 //! One request, several events.
 
 use portero_recipe::{Reason, Recipe, SignOptions, sign};
+use portero_types::limits::EVENTS_PER_REQUEST_MAX;
 use serde_json::{Value, json};
 
 use super::{NOW, Owned, numbered, preset};
@@ -114,7 +115,7 @@ fn bodies_that_hold_no_batch_are_refused_before_anything_counts() {
     ] {
         assert_eq!(Owned::post(&[], body.as_bytes()).verify(&recipe, KEY), Err(reason), "{body}");
     }
-    let many: Vec<Value> = (0..1_001).map(|n| item(&n.to_string(), "X")).collect();
+    let many: Vec<Value> = (0..=EVENTS_PER_REQUEST_MAX).map(|n| item(&n.to_string(), "X")).collect();
     assert_eq!(Owned::post(&[], &batch(&many)).verify(&recipe, KEY), Err(Reason::TooManyEvents));
 }
 
@@ -163,7 +164,7 @@ fn an_empty_batch_has_no_events_and_another_shape_is_one() {
         let events = split(body).expect("verified");
         assert!(events.len() == 1 && events[0].0.starts_with("sha256:"));
     }
-    let many = format!("[{}0]", "0,".repeat(1_000));
+    let many = format!("[{}0]", "0,".repeat(EVENTS_PER_REQUEST_MAX));
     assert_eq!(split(many.as_bytes()), Err(Reason::TooManyEvents));
 }
 

@@ -1,5 +1,7 @@
 //! One request, several events.
 
+use portero_store::LogStore as _;
+use portero_types::limits::EVENTS_PER_REQUEST_MAX;
 use serde_json::{Value, json};
 
 use super::SECRET;
@@ -157,21 +159,54 @@ async fn adyens_values_are_joined_as_they_are_and_absent_ones_are_empty() {
     gateway.stop().await;
 }
 
-#[tokio::test]
-async fn sendgrids_line_ends_count_as_they_came() {
-    let private = include_str!("../../../../recipe/tests/it/keys/p256.private.pem");
+fn sendgrid() -> Endpoint {
     let public = include_str!("../../../../recipe/tests/it/keys/p256.public.pem");
     let spki: String = public.lines().filter(|line| !line.starts_with("---")).collect();
-    let endpoint = Endpoint::new("sendgrid", &spki);
+    Endpoint::new("sendgrid", &spki)
+}
+
+/// Signed with the private key to what the endpoint has.
+fn sendgrids(endpoint: &Endpoint, body: &str) -> Message {
+    let private = include_str!("../../../../recipe/tests/it/keys/p256.private.pem");
+    Message::signed_by(endpoint, private, body.as_bytes(), portero_recipe::SignOptions::default())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_many_small_events_as_sendgrid_may_send_are_taken_and_one_too_many_refuses_them_all() {
+    let endpoint = sendgrid();
+    let gateway = Gateway::start(std::slice::from_ref(&endpoint)).await;
+    let batch = |first: usize, count: usize| {
+        let event =
+            |n| json!({"event": "open", "sg_event_id": format!("e{n}"), "sg_message_id": format!("m{n}")});
+        Value::from((first..first + count).map(event).collect::<Vec<_>>()).to_string()
+    };
+    let count = async || gateway.store.heads().await.expect("readable").iter().sum::<u64>();
+    let many = sendgrids(&endpoint, &batch(EVENTS_PER_REQUEST_MAX, EVENTS_PER_REQUEST_MAX + 1));
+    let answer = gateway.send(&endpoint, &many).await;
+    assert_eq!((answer.status, answer.field("reason").as_str()), (413, "TOO_MANY_EVENTS"), "{answer:?}");
+    assert_eq!(count().await, 0);
+    let full = sendgrids(&endpoint, &batch(0, EVENTS_PER_REQUEST_MAX));
+    assert!(full.body.len() <= 768 * 1024, "as SendGrid bounds it");
+    gateway.send(&endpoint, &full).await.is_accepted("as many as there may be");
+    assert_eq!(count().await, u64::try_from(EVENTS_PER_REQUEST_MAX).expect("small"));
+    assert_eq!(gateway.send(&endpoint, &full).await.field("status"), "duplicate");
+    for n in [0, EVENTS_PER_REQUEST_MAX - 1] {
+        let receipt = gateway.receipt(&endpoint, &format!("src:sendgrid:e{n}")).await.expect("stored");
+        assert_eq!(receipt.duplicates, 1, "{n}");
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn sendgrids_line_ends_count_as_they_came() {
+    let endpoint = sendgrid();
     let gateway = Gateway::start(std::slice::from_ref(&endpoint)).await;
     let event = |id: &str| {
         format!(r#"{{"email":"a@b.test","event":"open","sg_event_id":"{id}","sg_message_id":"{id}.0"}}"#)
     };
     let with_ends = |a: &str, b: &str| format!("[{},\r\n{}]\r\n", event(a), event(b));
     let compact = |a: &str, b: &str| format!("[{},{}]", event(a), event(b));
-    let signed = |body: &str| {
-        Message::signed_by(&endpoint, private, body.as_bytes(), portero_recipe::SignOptions::default())
-    };
+    let signed = |body: &str| sendgrids(&endpoint, body);
 
     let message = signed(&with_ends("e1", "e2"));
     for changed in [
