@@ -56,6 +56,33 @@ async fn an_event_without_an_id_is_known_by_its_bytes_and_marked() {
 }
 
 #[tokio::test]
+async fn equal_notifications_are_events_each_where_the_recipe_says_so() {
+    let (dropbox, lemon) =
+        (Endpoint::new("dropbox", SECRET), Endpoint::new("lemonsqueezy", SECRET).of("other"));
+    let gateway = Gateway::start(&[dropbox.clone(), lemon.clone()]).await;
+    let body = br#"{"list_folder":{"accounts":["dbid:A"]},"delta":{"users":[1]}}"#;
+    let message = Message::signed(&dropbox, body);
+    for n in 0..2 {
+        let answer = gateway.send(&dropbox, &message).await;
+        assert!((200..300).contains(&answer.status), "{n}: {answer:?}");
+    }
+    let stored = gateway.stored(&dropbox).await;
+    assert_eq!(stored.len(), 2, "{stored:?}");
+    assert!(stored.iter().all(|event| event.id_derived && event.body == body[..]));
+    assert_ne!(stored[0].event_id, stored[1].event_id);
+    assert_eq!(stored[0].ordering_key, stored[1].ordering_key, "they stay in order");
+
+    let message = Message::signed(&lemon, body);
+    let mut statuses = Vec::new();
+    for _ in 0..2 {
+        statuses.push(gateway.send(&lemon, &message).await.field("status"));
+    }
+    assert_eq!(statuses, ["accepted", "duplicate"]);
+    assert_eq!(gateway.stored(&lemon).await.len(), 1);
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn a_retry_that_differs_in_its_time_is_known_by_the_fields_that_the_recipe_names() {
     let recipe = signs_the_body(r#","id":["{json:event}:{json:payload.id}:{json:payload.status}"]"#);
     let (named, plain) =
