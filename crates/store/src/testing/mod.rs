@@ -112,6 +112,7 @@ macro_rules! conformance {
             another_tenants_source_is_not_updated,
             a_handshake_brings_the_secret_exactly_once,
             a_source_that_does_not_wait_takes_no_secret,
+            a_secret_that_is_given_ends_the_wait_for_one,
             a_refused_handshake_secret_leaves_the_source_waiting,
         ]);
         $crate::conformance!(@cases $fresh, unseen: [
