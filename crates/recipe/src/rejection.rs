@@ -48,6 +48,10 @@ pub enum Reason {
     FetchedKeyInvalid,
     /// The `Content-Encoding` could not be undone.
     EncodingMalformed,
+    /// The method carries no event, and no handshake of the recipe is like the request.
+    MethodNotAllowed,
+    /// The `Content-Encoding` is not undone, or the recipe does not say what is signed then.
+    EncodingUnsupported,
     /// The request is signed for another topic, application or key than the source's.
     NotForThisSource,
 }
@@ -78,6 +82,8 @@ impl Reason {
             Self::BodyDigestMismatch => "BODY_DIGEST_MISMATCH",
             Self::FetchedKeyInvalid => "FETCHED_KEY_INVALID",
             Self::EncodingMalformed => "ENCODING_MALFORMED",
+            Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
+            Self::EncodingUnsupported => "ENCODING_UNSUPPORTED",
             Self::NotForThisSource => "NOT_FOR_THIS_SOURCE",
         }
     }

@@ -7,7 +7,7 @@ use portero_directory::{Source, Verification};
 use portero_keyring::rejection_aad;
 use portero_proto::v1;
 use portero_proto::v1::explain_request_request::Request as Which;
-use portero_recipe::{Explanation, Extracted, Outcome, Step, Verdict, explain, fetch_needed};
+use portero_recipe::{Explanation, Extracted, Outcome, Reason, Rejection, Step, Verdict, explain};
 use portero_store::CapturedRequest;
 use portero_types::limits::BODY_BYTES_MAX;
 use portero_types::{Header, RequestId, SecretNo, Timestamp};
@@ -136,17 +136,38 @@ fn judge(source: &Arc<Source>, captured: &CapturedRequest, at: Timestamp) -> Res
         settings: &source.settings,
         fetched: None,
     };
-    let fetch = fetch_needed(recipe, &request, secrets, at).ok().flatten();
-    let explanation = explain(recipe, &request, secrets, at);
-    Ok(to_proto(source, explanation, fetch.map(|fetch| fetch.url), at))
+    let mut explanation = explain(recipe, &request, secrets, at);
+    if let Verdict::Handshake { stores_secret: true, .. } = explanation.verdict {
+        expect_secret(source, &mut explanation, at);
+    }
+    Ok(to_proto(source, explanation, at))
 }
 
-fn to_proto(
-    source: &Source,
-    explanation: Explanation,
-    unfetched: Option<String>,
-    at: Timestamp,
-) -> v1::Explanation {
+/// Refuses a handshake that brings a secret when the source waited for none, as the edge does.
+fn expect_secret(source: &Source, explanation: &mut Explanation, at: Timestamp) {
+    let until = source.secret_expected_until;
+    let waits = until.is_some_and(|until| until > at);
+    let detail = match until {
+        _ if waits => "the source waits for a secret",
+        Some(_) => "the source no longer waited for a secret: its window for one had ended",
+        None => "the source waits for no secret: no window for one is open",
+    };
+    let outcome = if waits { Outcome::Passed } else { Outcome::Failed };
+    if !waits {
+        let rejection = Rejection::new(
+            Reason::HandshakeNotExpected,
+            "the source waits for no secret: let it wait for one and register the URL again",
+        );
+        explanation.verdict = Verdict::Refused(rejection);
+        for step in explanation.steps.iter_mut().filter(|step| step.name == "handshake") {
+            step.outcome = Outcome::Noted;
+        }
+    }
+    explanation.steps.push(Step { name: "secret window", outcome, detail: detail.to_owned(), secret: None });
+}
+
+fn to_proto(source: &Source, explanation: Explanation, at: Timestamp) -> v1::Explanation {
+    let unfetched = explanation.unfetched;
     let secret = |no: Option<SecretNo>| {
         no.and_then(|no| source.secret_id(no)).map(ToString::to_string).unwrap_or_default()
     };

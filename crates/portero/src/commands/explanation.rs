@@ -20,6 +20,8 @@ pub(crate) struct View {
     secret: Option<String>,
     /// The status of the answer to a handshake.
     handshake_status: Option<u32>,
+    /// Whether the handshake brings the source's secret, which it may only while the source waits for one.
+    stores_secret: bool,
     /// What would have to be fetched first.
     unfetched_url: Option<String>,
     steps: Vec<StepView>,
@@ -55,25 +57,27 @@ struct EventView {
 }
 
 impl View {
-    /// Of an explanation made here. `unfetched` is what would have to be fetched first; without it nothing is decided.
-    pub(crate) fn new(explanation: &Explanation, unfetched: Option<String>) -> Self {
+    /// Of an explanation made here.
+    pub(crate) fn new(explanation: &Explanation) -> Self {
         let mut view = Self {
             verdict: Verdict::Verified,
             reason: None,
             detail: None,
             secret: None,
             handshake_status: None,
+            stores_secret: false,
             unfetched_url: None,
             steps: explanation.steps.iter().map(StepView::from).collect(),
             events: explanation.events.iter().map(EventView::from).collect(),
         };
-        match (&explanation.verdict, unfetched) {
+        match (&explanation.verdict, explanation.unfetched.clone()) {
             (portero_recipe::Verdict::Verified { secret }, _) => {
                 view.secret = secret.map(|no| no.0.to_string());
             }
-            (portero_recipe::Verdict::Handshake { status, .. }, _) => {
+            (portero_recipe::Verdict::Handshake { status, stores_secret }, _) => {
                 view.verdict = Verdict::Handshake;
                 view.handshake_status = Some((*status).into());
+                view.stores_secret = *stores_secret;
             }
             (portero_recipe::Verdict::Refused(_), Some(url)) => {
                 view.verdict = Verdict::Undecided;
@@ -137,7 +141,8 @@ impl View {
             (Verdict::Verified, None) => "✓ accepted".to_owned(),
             (Verdict::Handshake, _) => {
                 let status = self.handshake_status.unwrap_or_default();
-                format!("✓ a handshake, answered with {status}")
+                let only = if self.stores_secret { " while the source waits for its secret" } else { "" };
+                format!("✓ a handshake, answered with {status}{only}")
             }
             (Verdict::Refused, _) => format!("✗ refused, {}: {}", text(&self.reason), text(&self.detail)),
             (Verdict::Undecided, _) => {
@@ -221,6 +226,7 @@ impl From<v1::Explanation> for View {
             detail: some(explanation.detail),
             secret: some(explanation.secret),
             handshake_status: (verdict == Verdict::Handshake).then_some(explanation.handshake_status),
+            stores_secret: explanation.stores_secret,
             unfetched_url: some(explanation.unfetched_url),
             steps: explanation.steps.into_iter().map(StepView::from).collect(),
             events: explanation.events.into_iter().map(EventView::from).collect(),
@@ -291,8 +297,17 @@ mod tests {
         assert_eq!(json["steps"][2]["outcome"], "failed");
         let mut keys: Vec<&String> = json.as_object().expect("an object").keys().collect();
         keys.sort();
-        let wanted =
-            ["detail", "events", "handshake_status", "reason", "secret", "steps", "unfetched_url", "verdict"];
+        let wanted = [
+            "detail",
+            "events",
+            "handshake_status",
+            "reason",
+            "secret",
+            "steps",
+            "stores_secret",
+            "unfetched_url",
+            "verdict",
+        ];
         assert_eq!(keys, wanted);
     }
 

@@ -4,11 +4,11 @@ use portero_types::limits::JSON_DEPTH_MAX;
 use sha2::{Digest as _, Sha256};
 
 use super::steps::{Steps, count};
+use crate::Request;
 use crate::json::Document;
-use crate::{Compressed, Recipe, Request};
 
 /// Says what arrived: never a value.
-pub(super) fn describe(recipe: &Recipe, request: &Request<'_>, steps: &mut Steps) {
+pub(super) fn describe(request: &Request<'_>, steps: &mut Steps) {
     let query = match request.query.len() {
         0 => "no query".to_owned(),
         length => format!("a query of {length} characters"),
@@ -18,7 +18,6 @@ pub(super) fn describe(recipe: &Recipe, request: &Request<'_>, steps: &mut Steps
         format!("{}, {}, {query}", method(request.method), count(request.headers.len(), "header")),
     );
     steps.noted("body", body(request.body));
-    encoding(recipe, request, steps);
 }
 
 /// The method, unless it is none.
@@ -63,26 +62,6 @@ fn kind(body: &[u8]) -> &'static str {
 }
 
 /// Whether it begins as gzip does (RFC 1952 section 2.3.1).
-fn is_compressed(body: &[u8]) -> bool {
+pub(super) fn is_compressed(body: &[u8]) -> bool {
     body.starts_with(b"\x1F\x8B\x08")
-}
-
-fn encoding(recipe: &Recipe, request: &Request<'_>, steps: &mut Steps) {
-    let encodings: Vec<&[u8]> = request.header_values("content-encoding").collect();
-    if encodings.iter().all(|value| value.is_empty() || value.eq_ignore_ascii_case(b"identity")) {
-        return;
-    }
-    let is_compressed = is_compressed(request.body);
-    steps.noted(
-        "compression",
-        match recipe.compressed() {
-            None => "the request has a Content-Encoding, and the recipe does not say what is signed then: the gateway \
-                     answers 415",
-            Some(Compressed::AsSent) => "the signature covers the body as sent",
-            Some(Compressed::Inflated) if is_compressed => {
-                "the signature covers the inflated body, and this one is still compressed: inflate it first"
-            }
-            Some(Compressed::Inflated) => "the signature covers the inflated body",
-        },
-    );
 }

@@ -1,9 +1,10 @@
 //! Why a request is accepted or refused, step by step, for people who look for the cause.
 //!
-//! The verdict is that of [`crate::handshake()`], [`crate::verify()`] and [`crate::extract()`], which are asked first; the
-//! steps only describe. No step ever holds a secret, a signature or a part of the body: names, lengths, counts, digests and
+//! The verdict is the gateway's: of method and content encoding, then of [`crate::fetch_needed()`], [`crate::handshake()`],
+//! [`crate::verify()`] and [`crate::extract()`] in this order; the steps only describe. No step ever holds a secret, a signature or a part of the body: names, lengths, counts, digests and
 //! the signed time, no more.
 
+mod admission;
 mod body;
 mod body_variants;
 mod hints;
@@ -15,6 +16,7 @@ mod time;
 
 use portero_types::{SecretNo, Timestamp};
 
+use self::admission::Admission;
 use self::steps::{Steps, count};
 use crate::scheme::{Check, Scheme};
 use crate::{
@@ -25,8 +27,10 @@ use crate::{
 /// What became of a request, and why.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// The outcome, as [`crate::handshake()`], [`crate::verify()`] and [`crate::extract()`] give it.
+    /// The outcome, as the gateway gives it.
     pub verdict: Verdict,
+    /// What would have to be fetched first: without it nothing is decided, whatever the verdict says.
+    pub unfetched: Option<String>,
     /// What was looked at, in order.
     pub steps: Vec<Step>,
     /// The events of a verified request.
@@ -82,15 +86,48 @@ pub enum Outcome {
 /// change the verdict.
 #[must_use]
 pub fn explain(recipe: &Recipe, request: &Request<'_>, secrets: &[Secret], now: Timestamp) -> Explanation {
+    let mut head = Steps::default();
+    body::describe(request, &mut head);
+    match admission::judge(recipe, request, &mut head) {
+        Admission::Probe => at_once(Verdict::Handshake { status: 200, stores_secret: false }, head),
+        Admission::Refused(rejection) => at_once(Verdict::Refused(rejection), head),
+        // The gateway reads no body of other methods.
+        Admission::Open if request.method != "POST" => {
+            in_full(recipe, &Request { body: &[], ..*request }, secrets, now, head)
+        }
+        Admission::Open => in_full(recipe, request, secrets, now, head),
+    }
+}
+
+/// An explanation of what is decided by the head alone.
+fn at_once(verdict: Verdict, steps: Steps) -> Explanation {
+    Explanation { verdict, unfetched: None, steps: steps.finish(), events: Vec::new() }
+}
+
+/// Explains a request whose method and encoding are taken.
+fn in_full(
+    recipe: &Recipe,
+    request: &Request<'_>,
+    secrets: &[Secret],
+    now: Timestamp,
+    mut steps: Steps,
+) -> Explanation {
+    let needed = fetch_needed(recipe, request, secrets, now);
     let answered = handshake(recipe, request, secrets, now);
+    if request.method != "POST" && matches!(answered, Ok(None)) {
+        let rejection = admission::wrong_method(&mut steps);
+        return at_once(Verdict::Refused(rejection), steps);
+    }
     let verified = verify(recipe, request, secrets, now);
-    let (verdict, events) = judge(recipe, request, &answered, &verified);
-    let mut steps = Steps::new(matches!(verdict, Verdict::Refused(_)));
-    body::describe(recipe, request, &mut steps);
+    let (verdict, events) = match &needed {
+        Err(rejection) => (Verdict::Refused(rejection.clone()), Vec::new()),
+        Ok(_) => judge(recipe, request, &answered, &verified),
+    };
+    steps.of_verdict(matches!(verdict, Verdict::Refused(_)));
     let is_plain_handshake = matches!(verdict, Verdict::Handshake { .. }) && verified.is_err();
     if !is_plain_handshake {
         settings(recipe, request, &mut steps);
-        fetched(recipe, request, secrets, now, &mut steps);
+        fetched(&needed, request, &mut steps);
         match recipe.scheme_for(request) {
             None => steps.failed("scheme", no_scheme(recipe)),
             Some((no, scheme)) => {
@@ -105,7 +142,9 @@ pub fn explain(recipe: &Recipe, request: &Request<'_>, secrets: &[Secret], now: 
         Verdict::Refused(rejection) if !steps.has_failed() => steps.failed("verdict", rejection.detail()),
         Verdict::Refused(_) | Verdict::Handshake { .. } => {}
     }
-    Explanation { verdict, steps: steps.finish(), events }
+    let unfetched = needed.ok().flatten().filter(|_| request.fetched.is_none());
+    let unfetched = unfetched.filter(|_| matches!(verdict, Verdict::Refused(_))).map(|fetch| fetch.url);
+    Explanation { verdict, unfetched, steps: steps.finish(), events }
 }
 
 type Answered = Result<Option<crate::HandshakeAnswer>, Rejection>;
@@ -153,15 +192,14 @@ fn settings(recipe: &Recipe, request: &Request<'_>, steps: &mut Steps) {
     }
 }
 
-fn fetched(recipe: &Recipe, request: &Request<'_>, secrets: &[Secret], now: Timestamp, steps: &mut Steps) {
-    let unfetched = Request { fetched: None, ..*request };
-    match (fetch_needed(recipe, &unfetched, secrets, now), request.fetched) {
+fn fetched(needed: &Result<Option<Fetch>, Rejection>, request: &Request<'_>, steps: &mut Steps) {
+    match (needed, request.fetched) {
         (Ok(None), _) => {}
         (Ok(Some(Fetch { url, .. })), None) => {
-            steps.failed("fetch", format!("{} is needed and was not fetched", host_of(&url)));
+            steps.failed("fetch", format!("{} is needed and was not fetched", host_of(url)));
         }
         (Ok(Some(Fetch { url, .. })), Some(bytes)) => {
-            steps.passed("fetch", format!("{} from {}", count(bytes.len(), "byte"), host_of(&url)));
+            steps.passed("fetch", format!("{} from {}", count(bytes.len(), "byte"), host_of(url)));
         }
         // Told by steps of their own.
         (Err(rejection), _)
@@ -199,11 +237,14 @@ fn handshakes(
     match (answered, verdict) {
         (Ok(Some(answer)), Verdict::Handshake { status, stores_secret }) => {
             let body = count(answer.reply.body.len(), "byte");
-            let brings = if *stores_secret { "; it brings the source's secret" } else { "" };
-            steps.passed(
-                "handshake",
-                format!("answered at once with {status} and {body}, not stored{brings}"),
-            );
+            let text = if *stores_secret {
+                format!(
+                    "it brings the source's secret: while the source waits for one, answered with {status} and {body}"
+                )
+            } else {
+                format!("answered at once with {status} and {body}, not stored")
+            };
+            steps.passed("handshake", text);
         }
         (Err(rejection), _) if verified.as_ref().err() != Some(rejection) => {
             steps.failed("handshake", rejection.detail());

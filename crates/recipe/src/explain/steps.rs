@@ -6,14 +6,22 @@ use super::{Outcome, Step};
 
 /// What was looked at so far.
 pub(super) struct Steps {
+    /// Whether what speaks against the request counts; else it is only noted.
     is_refused: bool,
     steps: Vec<Step>,
 }
 
+impl Default for Steps {
+    /// No step yet. What speaks against a request refuses it.
+    fn default() -> Self {
+        Self { is_refused: true, steps: Vec::new() }
+    }
+}
+
 impl Steps {
-    /// No step yet, of a request that is refused or not.
-    pub(super) const fn new(is_refused: bool) -> Self {
-        Self { is_refused, steps: Vec::new() }
+    /// From here on the steps are of a request that is refused, or of one that is not.
+    pub(super) const fn of_verdict(&mut self, is_refused: bool) {
+        self.is_refused = is_refused;
     }
 
     /// Something that is as it should be.

@@ -103,7 +103,7 @@ mod tests {
         let seconds = Duration::from_secs;
         let window =
             Window { source: None, unit, past: seconds(300), future: seconds(60), check: TimeCheck::Reject };
-        let mut steps = Steps::new(true);
+        let mut steps = Steps::default();
         judge(&window, ts.map(str::as_bytes), NOW, &mut steps);
         let step = steps.finish().remove(0);
         (step.outcome, step.detail)

@@ -7,8 +7,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use portero_recipe::{
-    Explanation, Outcome, Recipe, Request, Secret, SignOptions, Verdict, explain, extract, handshake, sign,
-    verify,
+    Explanation, Outcome, Reason, Recipe, Rejection, Request, Secret, SignOptions, Verdict, explain, extract,
+    fetch_needed, handshake, sign, verify,
 };
 use portero_types::{SecretNo, Timestamp};
 use proptest::prelude::*;
@@ -57,31 +57,44 @@ impl Given {
 
     /// What the gateway does with it, without explaining.
     fn verdict_at(&self, now: Timestamp) -> Verdict {
+        if self.method == "HEAD" {
+            return Verdict::Handshake { status: 200, stores_secret: false };
+        }
+        let refused = |reason| Verdict::Refused(Rejection::new(reason, ""));
+        let is_packed = self.headers.iter().any(|(name, _)| name == "content-encoding");
+        if self.method == "POST" && is_packed && self.recipe.compressed().is_none() {
+            return refused(Reason::EncodingUnsupported);
+        }
+        self.with(|request| self.judged(request, now)).unwrap_or_else(Verdict::Refused)
+    }
+
+    fn judged(&self, request: &Request<'_>, now: Timestamp) -> Result<Verdict, Rejection> {
         let (recipe, secrets) = (&self.recipe, self.secrets());
-        self.with(|request| match handshake(recipe, request, &secrets, now) {
-            Err(rejection) => Verdict::Refused(rejection),
-            Ok(Some(answer)) => Verdict::Handshake {
-                status: answer.reply.status,
-                stores_secret: answer.store_secret.is_some(),
-            },
-            Ok(None) => {
-                let verified = match verify(recipe, request, &secrets, now) {
-                    Ok(verified) => verified,
-                    Err(rejection) => return Verdict::Refused(rejection),
-                };
-                match extract(recipe, request, &verified) {
-                    Ok(_) => Verdict::Verified { secret: verified.secret() },
-                    Err(rejection) => Verdict::Refused(rejection),
-                }
-            }
-        })
+        let body = if request.method == "POST" { request.body } else { b"" };
+        let request = &Request { body, ..*request };
+        fetch_needed(recipe, request, &secrets, now)?;
+        if let Some(answer) = handshake(recipe, request, &secrets, now)? {
+            let stores_secret = answer.store_secret.is_some();
+            return Ok(Verdict::Handshake { status: answer.reply.status, stores_secret });
+        }
+        if request.method != "POST" {
+            return Err(Rejection::new(Reason::MethodNotAllowed, ""));
+        }
+        let verified = verify(recipe, request, &secrets, now)?;
+        extract(recipe, request, &verified)?;
+        Ok(Verdict::Verified { secret: verified.secret() })
     }
 
     /// Explains it, and checks what holds for every explanation.
     fn explained_at(&self, now: Timestamp) -> Explanation {
         let explanation = self.explain_at(now);
         let name = &self.name;
-        assert_eq!(explanation.verdict, self.verdict_at(now), "{name}");
+        match (&explanation.verdict, &self.verdict_at(now)) {
+            (Verdict::Refused(told), Verdict::Refused(given)) => {
+                assert_eq!(told.reason(), given.reason(), "{name}: {told}");
+            }
+            (told, given) => assert_eq!(told, given, "{name}"),
+        }
         let is_refused = matches!(explanation.verdict, Verdict::Refused(_));
         let has_failed = explanation.steps.iter().any(|step| step.outcome == Outcome::Failed);
         assert_eq!(is_refused, has_failed, "{name}: {:#?}", explanation.steps);
@@ -208,7 +221,9 @@ fn every_sample_is_explained_as_it_is_judged() {
         Given { settings: BTreeMap::new(), ..given.clone() }.explained_at(NOW);
         Given { secret: String::new(), ..given.clone() }.explained_at(NOW);
         Given { fetched: None, ..given.clone() }.explained_at(NOW);
-        Given { method: "GET".to_owned(), ..given.clone() }.explained_at(NOW);
+        for method in ["GET", "HEAD", "OPTIONS", "PUT"] {
+            Given { method: method.to_owned(), ..given.clone() }.explained_at(NOW);
+        }
         for n in 0..given.headers.len() {
             let mut without = given.clone();
             without.headers.remove(n);
@@ -264,6 +279,53 @@ fn what_would_have_matched_is_hinted_at_and_changes_no_verdict() {
     assert!(hint(&quoted).contains("quotation marks"), "{}", hint(&quoted));
     let pasted = Given { secret: format!("GITHUB_SECRET={secret}"), ..github(secret, BODY) };
     assert!(hint(&pasted).contains("'='"), "{}", hint(&pasted));
+}
+
+/// The reason of a refusal.
+fn reason(explanation: &Explanation) -> Option<Reason> {
+    if let Verdict::Refused(rejection) = &explanation.verdict { Some(rejection.reason()) } else { None }
+}
+
+#[test]
+fn what_the_gateway_refuses_before_it_asks_the_recipe_is_refused_here() {
+    let good = github("It's a secret to everybody", BODY);
+    let by = |method: &str| Given { method: method.to_owned(), ..good.clone() }.explained_at(NOW);
+    for method in ["PUT", "GET", "post"] {
+        let told = by(method);
+        assert_eq!(reason(&told), Some(Reason::MethodNotAllowed), "{method}");
+        assert!(details(&told, "method").contains("POST"), "{method}");
+    }
+    assert!(matches!(by("HEAD").verdict, Verdict::Handshake { status: 200, .. }), "a probe");
+    let packed = |values: &[&str], given: &Given| {
+        let mut given = given.clone();
+        given
+            .headers
+            .extend(values.iter().map(|value| ("content-encoding".to_owned(), value.as_bytes().to_vec())));
+        given.explain_at(NOW)
+    };
+    for values in [&["gzip"][..], &["br"], &["gzip, deflate"]] {
+        let told = packed(values, &good);
+        assert_eq!(reason(&told), Some(Reason::EncodingUnsupported), "{values:?}");
+        assert!(!details(&told, "encoding").is_empty());
+    }
+    assert_eq!(reason(&packed(&["identity", ""], &good)), None);
+    let recipe = r#"{"version": 1, "compressed": "as_sent", "schemes": [{"signature": {"header": "x-sig"},
+        "algorithm": "hmac-sha256", "keys": ["text"], "message": "{body}"}]}"#;
+    let recipe = std::sync::Arc::new(Recipe::from_json(recipe).expect("a recipe"));
+    let signed = sign(&recipe, &good.secret, b"{}", SignOptions { now: NOW, ..SignOptions::default() });
+    let headers = signed.expect("signs").headers.into_iter().map(|(name, value)| (name, value.into_bytes()));
+    let taken = Given { recipe, headers: headers.collect(), body: b"{}".to_vec(), ..good };
+    assert_eq!(reason(&packed(&["gzip"], &taken)), None);
+    assert_eq!(reason(&packed(&["gzip", "gzip"], &taken)), Some(Reason::EncodingUnsupported));
+}
+
+#[test]
+fn a_request_that_is_refused_before_anything_is_fetched_is_told_so() {
+    let plaid = SAMPLES.iter().find(|given| given.name.starts_with("plaid/")).expect("a sample");
+    let old = Given { fetched: None, ..plaid.clone() }.explained_at(NOW.plus(Duration::from_secs(3_600)));
+    assert_eq!((reason(&old), &old.unfetched), (Some(Reason::TimestampTooOld), &None));
+    let fresh = Given { fetched: None, ..plaid.clone() }.explained_at(NOW);
+    assert!(fresh.unfetched.is_some_and(|url| url.contains("plaid.com")));
 }
 
 const BODY: &str = "{\"action\": \"opened\", \"list\": [1, 2]}";

@@ -157,6 +157,32 @@ async fn what_would_be_fetched_is_named_and_leaves_it_open() {
 }
 
 #[tokio::test]
+async fn a_handshake_that_brings_a_secret_is_judged_by_the_sources_window() {
+    let service = Service::start().await;
+    let window = Some(prost_types::Duration { seconds: 60, nanos: 0 });
+    let source = v1::Source { secret_window: window, ..preset("asana") };
+    service.create("tasks", source).await.expect("created");
+    let request = || {
+        Which::Uploaded(v1::UploadedRequest {
+            headers: vec![v1::RequestHeader {
+                name: "x-hook-secret".to_owned(),
+                value: b"a secret of the provider's own".to_vec(),
+            }],
+            ..v1::UploadedRequest::default()
+        })
+    };
+    let open = explain(&service, "tasks", request()).await.expect("explained");
+    assert_eq!((open.verdict(), open.stores_secret), (v1::Verdict::Handshake, true), "{open:?}");
+    service.clock.advance(Duration::from_secs(60));
+    let closed = explain(&service, "tasks", request()).await.expect("explained");
+    assert_eq!((closed.verdict(), closed.reason.as_str()), (v1::Verdict::Refused, "HANDSHAKE_NOT_EXPECTED"));
+    let failed: Vec<_> =
+        closed.steps.iter().filter(|step| step.outcome() == v1::StepOutcome::Failed).collect();
+    assert!(failed.len() == 1 && failed[0].name == "secret window", "{closed:?}");
+    assert!(failed[0].detail.contains("ended"), "{closed:?}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_explained_is_said() {
     let service = with_stripe(SECRET).await;
     service.create("other", preset("stripe")).await.expect("created");

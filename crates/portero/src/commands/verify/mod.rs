@@ -5,7 +5,7 @@ mod secrets;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use portero_recipe::{RECIPE_BYTES_MAX, Recipe, Request, explain, fetch_needed};
+use portero_recipe::{RECIPE_BYTES_MAX, Recipe, Request, Verdict, explain};
 use portero_types::Clock as _;
 
 use super::exit::Failure;
@@ -67,12 +67,17 @@ fn judge(args: &VerifyArgs) -> Result<(View, Vec<String>), Failure> {
         fetched: fetched.as_deref(),
     };
     let explanation = explain(&recipe, &request, &secrets, now);
-    let needed = fetch_needed(&recipe, &request, &secrets, now).ok().flatten();
-    let unfetched = needed.filter(|_| request.fetched.is_none()).map(|fetch| fetch.url);
-    if unfetched.is_some() {
+    if explanation.unfetched.is_some() {
         doubts.push("what the gateway would fetch can be given by --fetched FILE".to_owned());
     }
-    Ok((View::new(&explanation, unfetched), doubts))
+    if let Verdict::Handshake { stores_secret: true, .. } = explanation.verdict {
+        doubts.push(
+            "whether the source waits for a secret is not known here; where it does not, the gateway answers \
+             HANDSHAKE_NOT_EXPECTED"
+                .to_owned(),
+        );
+    }
+    Ok((View::new(&explanation), doubts))
 }
 
 fn is_public_url(url: &str) -> bool {

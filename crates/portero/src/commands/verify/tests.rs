@@ -93,6 +93,20 @@ fn the_lines_up_to_the_details_are_aligned() {
 }
 
 #[test]
+fn whether_the_source_waits_for_a_secret_is_not_pretended_to_be_known() {
+    let files = Files::new();
+    let request = "POST /in/1 HTTP/1.1\nX-Hook-Secret: a secret of the provider's own\n\n";
+    let (secret, request) = (files.write("secret", SECRET), files.write("request", request));
+    let (view, doubts) = judge(&args("--preset asana", &secret, &request)).expect("judged");
+    assert!(
+        view.text().ends_with("answered with 200 while the source waits for its secret\n"),
+        "{}",
+        view.text()
+    );
+    assert!(doubts.iter().any(|doubt| doubt.contains("HANDSHAKE_NOT_EXPECTED")), "{doubts:?}");
+}
+
+#[test]
 fn what_was_given_wrongly_is_told_before_anything_is_judged() {
     let request = "POST /x HTTP/1.1\n\n{}";
     for (line, secret, word) in [
