@@ -73,7 +73,7 @@ fn pairs(mut form: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 
 /// Undoes `+` and percent-encoding (WHATWG URL standard, application/x-www-form-urlencoded); a `%` that no two
 /// hexadecimal digits follow stands for itself.
-fn decode(text: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.iter().any(|byte| matches!(byte, b'+' | b'%')) {
         return Cow::Borrowed(text);
     }
