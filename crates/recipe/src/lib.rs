@@ -35,6 +35,7 @@ mod secret;
 mod sign;
 mod signature_list;
 mod template;
+pub mod told;
 mod url_form;
 mod verifier;
 mod verify;

@@ -1,6 +1,7 @@
 //! A preset in the words of the command line.
 
-use portero_recipe::{Category, IdScope, Preset, Strength};
+use portero_recipe::told::IdOrigin;
+use portero_recipe::{Category, IdScope, Preset, Strength, told};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -13,10 +14,18 @@ pub(super) struct Facts {
     pub(super) about: String,
     /// `body`, `fields`, `token` or `none`.
     pub(super) proves: &'static str,
+    /// What each way of signing proves, weakest first, in words.
+    pub(super) proves_each: Vec<&'static str>,
     /// Whether a time takes part in what is signed.
     pub(super) time_signed: bool,
-    /// Whether the provider sends event ids; else they are derived from the bytes.
+    /// How far it may lie off, in words.
+    pub(super) time: String,
+    /// Whether the provider sends every event's id.
     pub(super) id_sent: bool,
+    /// Where ids come from: `sent`, `parts`, `bytes` or `none`.
+    pub(super) id_from: Vec<&'static str>,
+    #[serde(skip)]
+    pub(super) id_origins: Vec<IdOrigin>,
     /// `source`, `account` or `global`.
     pub(super) id_scope: &'static str,
     pub(super) proven: bool,
@@ -30,7 +39,7 @@ pub(super) struct Facts {
     /// The templates of which the first that gives a text is the ordering key.
     pub(super) ordering_key: Vec<String>,
     pub(super) redelivery_s: Option<u64>,
-    pub(super) answer_within_ms: Option<u128>,
+    pub(super) answer_within_ms: Option<u64>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -47,6 +56,12 @@ impl Facts {
     pub(super) fn of(preset: &Preset) -> Self {
         let (recipe, info) = (&preset.recipe, preset.recipe.info());
         let written: Value = serde_json::from_str(preset.json).unwrap_or_default();
+        let schemes = written["schemes"].as_array().map_or(&[][..], Vec::as_slice);
+        let id_origins = told::id_origins(schemes);
+        let mut weakest_first: Vec<&Value> = schemes.iter().collect();
+        weakest_first.sort_by_key(|scheme| told::strength(scheme));
+        let mut proves_each: Vec<_> = weakest_first.into_iter().map(told::proves).collect();
+        proves_each.dedup();
         let settings = recipe.settings().iter().map(|(name, setting)| SettingFacts {
             name: name.clone(),
             required: setting.required,
@@ -58,8 +73,12 @@ impl Facts {
             category: info.category.map(Category::name),
             about: info.about.clone(),
             proves: recipe.strength().name(),
-            time_signed: schemes(&written).any(signs_time),
-            id_sent: schemes(&written).any(has_id),
+            proves_each,
+            time_signed: schemes.iter().any(|scheme| told::window(scheme) != "none"),
+            time: told::of_each(schemes, told::time),
+            id_sent: id_origins == [IdOrigin::Sent],
+            id_from: id_origins.iter().map(|origin| origin.name()).collect(),
+            id_origins,
             id_scope: scope(recipe.id_scope()),
             proven: !info.unproven,
             evidence: info.evidence.clone(),
@@ -71,24 +90,26 @@ impl Facts {
             settings: settings.collect(),
             ordering_key: recipe.entity_templates().to_vec(),
             redelivery_s: info.redelivery.map(|span| span.as_secs()),
-            answer_within_ms: info.answer_within.map(|span| span.as_millis()),
-            warnings: warnings(recipe.strength(), info.unproven),
+            answer_within_ms: info.answer_within.and_then(|span| span.as_millis().try_into().ok()),
+            warnings: warnings(schemes, info.unproven),
         }
     }
 }
 
-fn warnings(strength: Strength, unproven: bool) -> Vec<String> {
-    let mut warnings = Vec::new();
-    match strength {
-        Strength::Body => {}
-        Strength::Fields => warnings.push(
-            "the signature covers only some fields: the rest of the body may have been changed by whoever saw it"
-                .to_owned(),
-        ),
-        Strength::Token => warnings.push(
-            "the provider sends a secret and signs nothing: whoever sees one request can send any other".to_owned(),
-        ),
-        Strength::None => warnings.push("nothing is verified: anybody who knows the URL can send events".to_owned()),
+fn warnings(schemes: &[Value], unproven: bool) -> Vec<String> {
+    let mut warnings: Vec<String> = Vec::new();
+    for scheme in schemes {
+        let warning = told::gap(scheme).or(match told::strength(scheme) {
+            Strength::Body => None,
+            Strength::Fields => Some(
+                "the signature covers only some fields: the rest of the body may have been changed by whoever saw it",
+            ),
+            Strength::Token => {
+                Some("the provider sends a secret and signs nothing: whoever sees one request can send any other")
+            }
+            Strength::None => Some("nothing is verified: anybody who knows the URL can send events"),
+        });
+        warnings.extend(warning.map(str::to_owned).filter(|warning| !warnings.contains(warning)));
     }
     if unproven {
         warnings.push(
@@ -104,22 +125,4 @@ const fn scope(scope: IdScope) -> &'static str {
         IdScope::Account => "account",
         IdScope::Source => "source",
     }
-}
-
-fn schemes(recipe: &Value) -> impl Iterator<Item = &Value> {
-    recipe["schemes"].as_array().into_iter().flatten()
-}
-
-/// Whether a scheme signs a time; those in code all do but for what their kind says.
-fn signs_time(scheme: &Value) -> bool {
-    match scheme["verifier"]["kind"].as_str() {
-        Some(_) => true,
-        None => scheme.get("time").is_some(),
-    }
-}
-
-fn has_id(scheme: &Value) -> bool {
-    let filled = |list: &Value| list.as_array().is_some_and(|list| !list.is_empty());
-    filled(&scheme["id"])
-        || scheme["events"].as_array().into_iter().flatten().any(|reading| filled(&reading["id"]))
 }

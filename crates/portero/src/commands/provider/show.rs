@@ -1,9 +1,9 @@
 //! `portero provider show`.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use portero_recipe::Preset;
+use portero_recipe::told::IdOrigin;
+use portero_recipe::{Preset, told};
 
 use super::facts::{Facts, SettingFacts};
 use crate::cli::Output;
@@ -32,9 +32,11 @@ fn text(facts: &Facts) -> String {
 }
 
 fn details(facts: &Facts) -> Vec<(&'static str, String)> {
-    let time =
-        if facts.time_signed { "signed, and checked against the gateway's clock" } else { "not signed" };
-    let id = if facts.id_sent { "sent by the provider" } else { "derived from the event's bytes" };
+    let origins: Vec<String> = facts.id_origins.iter().map(|origin| origin.words().to_owned()).collect();
+    let mut id = told::listed(&origins, "or");
+    if facts.id_origins != [IdOrigin::None] {
+        id.push_str(&format!("; unique within the {}", scope(facts.id_scope)));
+    }
     let public_url =
         if facts.public_url_signed { "signed: the source needs it (--public-url)" } else { "not signed" };
     let secret = match (&facts.secret, facts.secret_from_handshake) {
@@ -48,29 +50,33 @@ fn details(facts: &Facts) -> Vec<(&'static str, String)> {
         ("title", facts.title.clone()),
         ("category", facts.category.unwrap_or_default().to_owned()),
         ("about", facts.about.clone()),
-        ("proves", proves(facts.proves).to_owned()),
-        ("time", time.to_owned()),
+        ("proves", proves(facts)),
+        ("time", facts.time.clone()),
         ("secret", secret),
         ("public URL", public_url.to_owned()),
-        ("event id", format!("{id}; unique within the {}", scope(facts.id_scope))),
+        ("event id", id),
         ("ordering key", facts.ordering_key.join(", else ")),
-        ("redelivery", facts.redelivery_s.map(|s| for_people(Duration::from_secs(s))).unwrap_or_default()),
-        ("answer within", facts.answer_within_ms.map(|ms| format!("{ms} ms")).unwrap_or_default()),
+        (
+            "redelivery",
+            facts.redelivery_s.map(|s| format!("up to {} later", told::span_s(s))).unwrap_or_default(),
+        ),
+        ("answer within", facts.answer_within_ms.map(told::span_ms).unwrap_or_default()),
         ("proven", format!("{proven}: {}", facts.evidence)),
     ]
 }
 
-fn for_people(span: Duration) -> String {
-    format!("up to {} later", humantime::format_duration(span))
-}
-
-fn proves(proves: &str) -> &'static str {
-    match proves {
+fn proves(facts: &Facts) -> String {
+    if let [_, _, ..] = facts.proves_each.as_slice() {
+        let each: Vec<String> = facts.proves_each.iter().map(|&words| words.to_owned()).collect();
+        return format!("{}: {}, by how a request is signed", facts.proves, told::listed(&each, "or"));
+    }
+    match facts.proves {
         "body" => "body: the signature covers all of it",
         "fields" => "fields: the signature covers some of the body",
         "token" => "token: the sender knows a secret, the body is not covered",
         _ => "none: nothing is verified",
     }
+    .to_owned()
 }
 
 fn scope(scope: &str) -> &str {
@@ -122,6 +128,28 @@ mod tests {
             assert!(facts.settings.iter().all(|setting| text.contains(&setting.name)), "{text}");
             assert_eq!(text.contains("Warnings:"), facts.proves != "body" || !facts.proven, "{text}");
         }
+    }
+
+    fn line(preset: &str, name: &str) -> String {
+        let preset = Recipe::presets().find(|have| have.name == preset).expect("a preset");
+        let details = details(&Facts::of(preset));
+        details.into_iter().find(|(have, _)| *have == name).map(|(_, value)| value).expect("a line")
+    }
+
+    #[test]
+    fn what_is_not_checked_or_not_sent_is_not_claimed() {
+        assert!(line("mercadopago", "time").contains("not checked"));
+        assert!(line("sendgrid", "time").ends_with("+5 min"), "{}", line("sendgrid", "time"));
+        assert!(line("braintree", "event id").starts_with("derived from chosen parts"));
+        assert!(line("dropbox", "event id").starts_with("none"));
+        assert_eq!(line("stripe", "event id"), "sent by the provider; unique within the account");
+        assert!(line("gitlab", "proves").contains("token or whole body"), "{}", line("gitlab", "proves"));
+        let jira = Recipe::presets().find(|have| have.name == "jira-connect").expect("a preset");
+        let warnings = Facts::of(jira).warnings.join(" ");
+        assert!(
+            warnings.contains("nothing of its body") && !warnings.contains("signs nothing"),
+            "{warnings}"
+        );
     }
 
     #[test]

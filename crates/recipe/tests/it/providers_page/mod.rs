@@ -7,7 +7,7 @@ mod words;
 
 use std::fmt::Write as _;
 
-use portero_recipe::{Recipe, Strength};
+use portero_recipe::{Recipe, told};
 use serde_json::Value;
 
 use super::kept_file::kept_file;
@@ -66,11 +66,13 @@ const INTRODUCTION: &str = "\
 
 How Portero verifies and reads each provider that it knows. To connect one:
 
-1. Create a source with its preset: `portero source create TENANT NAME --preset PRESET`. It prints the URL.
+1. Create a source with its preset: `portero source create TENANT NAME --preset PRESET`. It prints a path; appended to the
+   gateway's public address, `https://hooks.example.com` say, it is the source's URL. Keep it confidential.
 2. Enter that URL at the provider, as the part about it below says, and take the secret from there.
 3. Give the source the secret: `portero secret add TENANT NAME --value-file FILE`. Without a file one is made, to be entered at
-   the provider. Where the provider itself brings the secret in its first request, let the source wait for it instead:
-   `portero source update TENANT NAME --secret-window 1h`.
+   the provider. Where the provider itself brings the secret in its first request, a new source waits an hour for it, so
+   register the URL within that hour; `portero source update TENANT NAME --secret-window 1h` lets it wait again. Adding a
+   secret by hand ends the waiting.
 4. Give the source what else the part lists: `portero source update TENANT NAME --setting NAME=VALUE`, and `--public-url URL`
    where the URL is signed.
 
@@ -90,7 +92,8 @@ What the tables say:
 - **Event id**: what tells a repeat from a new event. *Derived* means that the provider sends none, and the digest of the event's
   bytes takes its place: byte for byte repeats are recognised, others are not. *None*: two events may well have the same bytes,
   so each request counts, repeats too.
-- **Ordering key**: events with the same one are delivered one after another, unless a subscription chooses otherwise.
+- **Ordering key**: events with the same one are delivered one after another, unless a subscription chooses otherwise. Named
+  are the first two places where it is looked for; *…* where there are more, which the part about the provider lists.
 - **Answer within**: how long the provider waits; — where it does not say. Portero answers as soon as the event is stored.
 - **Sent again for**: the longest time after which the provider sends an event again. When you replace a secret, the old one stays
   valid that long unless you say otherwise.
@@ -139,13 +142,12 @@ fn what_the_page_says_of_a_providers_proof_is_what_its_recipe_proves() {
     for (category, _) in CATEGORIES {
         for provider in providers(category) {
             let strength = Recipe::preset(provider.name).expect("a preset").strength();
-            let said = |scheme| match scheme::proves(scheme) {
-                "whole body" => Strength::Body,
-                "some fields" => Strength::Fields,
-                "token" => Strength::Token,
-                _ => Strength::None,
-            };
-            assert_eq!(provider.schemes().iter().map(said).min(), Some(strength), "{}", provider.name);
+            assert_eq!(
+                provider.schemes().iter().map(told::strength).min(),
+                Some(strength),
+                "{}",
+                provider.name
+            );
         }
     }
 }

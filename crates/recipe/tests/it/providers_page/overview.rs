@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use portero_recipe::told;
 use serde_json::Value;
 
-use super::{Provider, scheme, words};
+use super::{Provider, words};
 
 const HEADER: &str = "\
 | provider | preset | proves | signed time | event id | ordering key | answer within | sent again for | proven |
@@ -17,12 +18,12 @@ pub(super) fn table(providers: &[Provider]) -> String {
         let cells = [
             provider.anchor(),
             words::code(provider.name),
-            scheme::of_each(provider.schemes(), |scheme| scheme::proves(scheme).to_owned()),
-            scheme::of_each(provider.schemes(), scheme::window),
+            told::of_each(provider.schemes(), |scheme| told::proves(scheme).to_owned()),
+            told::of_each(provider.schemes(), told::window),
             first_places(provider, "id").unwrap_or_else(|| no_id(provider).to_owned()),
-            first_places(provider, "entity").unwrap_or_else(|| "none".to_owned()),
-            span(provider, "answer_within_ms", words::span_ms),
-            span(provider, "redelivery_s", words::span_s),
+            ordering_key(provider),
+            span(provider, "answer_within_ms", told::span_ms),
+            span(provider, "redelivery_s", told::span_s),
             if provider.recipe["unproven"] == true { "no" } else { "yes" }.to_owned(),
         ];
         format!("| {} |\n", cells.join(" | "))
@@ -37,17 +38,35 @@ fn first_places(provider: &Provider, field: &str) -> Option<String> {
     let found: Vec<String> = provider
         .schemes()
         .iter()
-        .flat_map(scheme::readings)
+        .flat_map(told::readings)
         .filter_map(first)
         .filter(|words| seen.insert(words.clone()))
         .collect();
-    (!found.is_empty()).then(|| words::listed(&found, "or"))
+    (!found.is_empty()).then(|| told::listed(&found, "or"))
+}
+
+/// The first two templates of the ordering key; `…` for the others.
+fn ordering_key(provider: &Provider) -> String {
+    let mut places: Vec<String> = Vec::new();
+    for reading in provider.schemes().iter().flat_map(told::readings) {
+        for template in words::texts(&reading["entity"]) {
+            let place = words::short_place(template);
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+    }
+    match places.as_slice() {
+        [] => "none".to_owned(),
+        [first, second, _, ..] => format!("{first}, {second} or …"),
+        few => told::listed(few, "or"),
+    }
 }
 
 /// What takes the place of an id that is never sent.
 fn no_id(provider: &Provider) -> &'static str {
     let is_distinct = |reading: &Value| reading["no_id"] == "distinct";
-    if provider.schemes().iter().flat_map(scheme::readings).any(is_distinct) { "none" } else { "derived" }
+    if provider.schemes().iter().flat_map(told::readings).any(is_distinct) { "none" } else { "derived" }
 }
 
 fn span(provider: &Provider, field: &str, say: impl Fn(u64) -> String) -> String {

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use portero_recipe::told::{self, listed, span_ms, span_s};
 use serde_json::Value;
 
-use super::words::{code, listed, span_ms, span_s, texts};
+use super::words::{code, texts};
 use super::{Provider, scheme};
 
 /// The part, from its heading on.
@@ -24,10 +25,11 @@ pub(super) fn of(provider: &Provider) -> String {
 
 /// What an operator must know before relying on it.
 fn warnings(provider: &Provider) -> String {
-    let gaps = provider.schemes().iter().filter_map(scheme::gap);
+    let gaps = provider.schemes().iter().filter_map(told::gap);
     let mut warnings: Vec<&str> = gaps.collect();
-    let strengths: Vec<_> = provider.schemes().iter().map(scheme::proves).collect();
-    if strengths.contains(&"some fields") && warnings.is_empty() {
+    let gapless = provider.schemes().iter().filter(|scheme| told::gap(scheme).is_none());
+    let strengths: Vec<_> = gapless.map(told::proves).collect();
+    if strengths.contains(&"some fields") {
         warnings.push("The signature covers only some fields: do not trust the rest of the body.");
     }
     if strengths.contains(&"token") {
@@ -71,11 +73,11 @@ fn facts(provider: &Provider) -> String {
             fact(&format!("Setting `{name}`"), format!("{about} ({needed})"));
         }
     }
-    fact("Proves", scheme::of_each(provider.schemes(), |scheme| scheme::proves(scheme).to_owned()));
+    fact("Proves", told::of_each(provider.schemes(), |scheme| told::proves(scheme).to_owned()));
     for scheme in provider.schemes() {
         fact("Verified", scheme::verified(scheme));
     }
-    for reading in provider.schemes().iter().flat_map(scheme::readings) {
+    for reading in provider.schemes().iter().flat_map(told::readings) {
         fact("Read", scheme::read(reading));
     }
     fact("Ids are unique within", scope(provider).to_owned());

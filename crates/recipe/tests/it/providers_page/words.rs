@@ -1,5 +1,6 @@
 //! Values of recipes in words.
 
+use portero_recipe::told::listed;
 use serde_json::Value;
 
 /// The texts of a list; of a text alone, that one.
@@ -15,35 +16,6 @@ pub(super) fn texts(value: &Value) -> Vec<&str> {
 pub(super) fn code(text: &str) -> String {
     let text = text.replace('\n', "\\n").replace('|', "\\|");
     if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
-}
-
-/// "a, b and c".
-pub(super) fn listed(words: &[String], last: &str) -> String {
-    match words {
-        [] => String::new(),
-        [one] => one.clone(),
-        [most @ .., end] => format!("{} {last} {end}", most.join(", ")),
-    }
-}
-
-/// A time span, in a unit or two that people would use.
-pub(super) fn span_s(seconds: u64) -> String {
-    match seconds {
-        s if s >= 172_800 && s.is_multiple_of(86_400) => format!("{} days", s / 86_400),
-        s if s > 7_200 && !s.is_multiple_of(3_600) => format!("{} h {} min", s / 3_600, s % 3_600 / 60),
-        s if s >= 7_200 => format!("{} hours", s / 3_600),
-        s if s >= 120 && s.is_multiple_of(60) => format!("{} min", s / 60),
-        s => format!("{s} s"),
-    }
-}
-
-/// A short time span.
-pub(super) fn span_ms(ms: u64) -> String {
-    if ms.is_multiple_of(1_000) {
-        span_s(ms / 1_000)
-    } else {
-        format!("{}.{} s", ms / 1_000, ms % 1_000 / 100)
-    }
 }
 
 /// A template as people say it: a lone place by its kind and name, anything else as written.
@@ -90,14 +62,11 @@ pub(super) fn short_place(template: &str) -> String {
 }
 
 #[test]
-fn places_and_spans_are_said_plainly() {
+fn places_are_said_plainly() {
     assert_eq!(place("{json:data.id}"), "`data.id`");
     assert_eq!(place("{header:X-Id}"), "header `X-Id`");
     assert_eq!(place("{json:a}:{json:b}"), "`{json:a}:{json:b}`");
     assert_eq!(places(&["{json:a}", "{item:b}"]), "`a` or each item's `b`");
     assert_eq!(places(&["{form:a}", "{form:b}", "{json:c}"]), "form field `a`, `b` or `c`");
     assert_eq!(code("a|b\nc"), "`a\\|b\\nc`");
-    let spans = [259_200, 86_400, 25_260, 300, 90].map(span_s);
-    assert_eq!(spans, ["3 days", "24 hours", "7 h 1 min", "5 min", "90 s"]);
-    assert_eq!([span_ms(10_000), span_ms(1_250)], ["10 s", "1.2 s"]);
 }
