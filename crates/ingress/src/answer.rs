@@ -15,8 +15,14 @@ use crate::accept::Outcome;
 /// Carried by every answer.
 pub const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
+/// Whether a committed request brought something new, also where a provider wants other words than ours.
+pub(crate) const STATUS_HEADER: HeaderName = HeaderName::from_static("x-portero-status");
+
+/// The receipt of a committed request that held one event.
+pub(crate) const RECEIPT_HEADER: HeaderName = HeaderName::from_static("x-portero-receipt");
+
 /// Headers that a recipe's reply may not set.
-const OURS: [&str; 9] = [
+const OURS: [&str; 11] = [
     "connection",
     "content-length",
     "content-type",
@@ -25,6 +31,8 @@ const OURS: [&str; 9] = [
     "te",
     "transfer-encoding",
     "upgrade",
+    "x-portero-receipt",
+    "x-portero-status",
     "x-request-id",
 ];
 
@@ -129,7 +137,13 @@ impl Answer {
         } else {
             "duplicate"
         };
-        Self { events: Some(events), ..Self::json(outcome, StatusCode::OK, Bytes::new()) }
+        let mut headers = vec![(STATUS_HEADER, HeaderValue::from_static(outcome))];
+        if let [event] = events.as_slice()
+            && let Ok(id) = HeaderValue::try_from(event.receipt_id.to_string())
+        {
+            headers.push((RECEIPT_HEADER, id));
+        }
+        Self { events: Some(events), headers, ..Self::json(outcome, StatusCode::OK, Bytes::new()) }
     }
 
     /// The words that a provider wants to hear instead of ours. Never a redirect, and never a header of the connection.
@@ -139,12 +153,14 @@ impl Answer {
             .filter(|status| !status.is_informational() && !status.is_redirection())
             .unwrap_or(StatusCode::OK);
         self.content_type = reply.content_type.and_then(|text| HeaderValue::try_from(text).ok());
-        self.headers = reply
+        let theirs = reply
             .headers
             .iter()
             .filter(|(name, _)| !OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours)))
-            .filter_map(|(name, value)| Some((name.parse().ok()?, HeaderValue::try_from(value).ok()?)))
-            .collect();
+            .filter_map(|(name, value)| Some((name.parse().ok()?, HeaderValue::try_from(value).ok()?)));
+        // What is said of committed events is said in headers all the same.
+        self.headers.retain(|(name, _)| *name == STATUS_HEADER || *name == RECEIPT_HEADER);
+        self.headers.extend(theirs);
         self.body = reply.body.into();
         self.error = None;
         self.events = None;
@@ -221,6 +237,7 @@ mod tests {
                 ("location", "/"),
                 ("Transfer-Encoding", "chunked"),
                 ("x-hook", "1"),
+                ("X-Portero-Status", "accepted"),
                 ("bad name", "1"),
             ]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -230,7 +247,27 @@ mod tests {
         let response = Answer::committed(Vec::new()).replaced(reply).into_response(request_id());
         assert_eq!(response.status(), StatusCode::OK);
         let names: Vec<_> = response.headers().keys().map(HeaderName::as_str).collect();
-        assert_eq!(names, ["x-request-id", "content-type", "x-hook"]);
+        assert_eq!(names, ["x-request-id", "content-type", "x-portero-status", "x-hook"]);
+        assert_eq!(response.headers()[STATUS_HEADER], "empty", "ours, not theirs");
+    }
+
+    #[test]
+    fn what_became_of_an_event_is_in_the_headers_also_under_a_recipes_reply() {
+        let id = |n| ReceiptId::new(Timestamp::from_secs(2), n);
+        let reply = Reply { status: 202, content_type: None, headers: Vec::new(), body: Vec::new() };
+        let one = vec![EventWords::new(Outcome::Duplicate { first: id(1) }, id(2))];
+        for answer in [Answer::committed(one.clone()), Answer::committed(one.clone()).replaced(reply.clone())]
+        {
+            let response = answer.into_response(request_id());
+            assert_eq!(response.headers()[STATUS_HEADER], "duplicate");
+            assert_eq!(response.headers()[RECEIPT_HEADER], id(1).to_string().as_str());
+        }
+        let two = vec![EventWords::new(Outcome::Accepted, id(1)), EventWords::new(Outcome::Accepted, id(2))];
+        let response = Answer::committed(two).into_response(request_id());
+        assert!(!response.headers().contains_key(RECEIPT_HEADER), "each event has its own");
+        let handshake =
+            Answer::plain("handshake", StatusCode::OK).replaced(reply).into_response(request_id());
+        assert!(!handshake.headers().contains_key(STATUS_HEADER));
     }
 
     #[test]

@@ -49,9 +49,15 @@ fn token(args: &ConnectArgs, dev_token: &Path) -> Result<Token, Failure> {
             "give one of --token (or PORTERO_TOKEN) and --token-file (or PORTERO_TOKEN_FILE), not both",
         )),
         (Some(token), None) => Ok(Token::fixed(token.clone())),
-        (None, Some(file)) if file.is_file() => Ok(Token::file(file)),
         (None, Some(file)) => {
-            Err(Failure::usage(format!("there is no token in {}: no such file", file.display())))
+            let why = match std::fs::metadata(file) {
+                Ok(found) if !found.is_file() => "it is not a regular file",
+                Ok(found) if found.len() == 0 => "the file is empty",
+                Ok(_) => return Ok(Token::file(file)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => "no such file",
+                Err(_) => "it cannot be looked at",
+            };
+            Err(Failure::usage(format!("there is no token in {}: {why}", file.display())))
         }
         (None, None) if dev_token.is_file() => Ok(Token::file(dev_token)),
         (None, None) => Err(Failure::new(
@@ -235,6 +241,17 @@ mod tests {
         assert!(
             shown(args(None, Some(nowhere)), &file).expect_err("gone").to_string().contains("/nonexistent")
         );
+    }
+
+    #[test]
+    fn a_file_without_a_token_is_not_called_missing() {
+        let nowhere = Path::new("/nonexistent/token");
+        let why =
+            |file: &Path| token(&args(None, Some(file)), nowhere).map(drop).expect_err("none").to_string();
+        let empty = tempfile::NamedTempFile::new().expect("file");
+        assert!(why(empty.path()).ends_with("the file is empty"));
+        assert!(why(Path::new("/dev/null")).ends_with("not a regular file"));
+        assert!(why(nowhere).ends_with("no such file"));
     }
 
     #[tokio::test]

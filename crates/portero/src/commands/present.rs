@@ -157,11 +157,9 @@ pub(crate) fn seconds(duration: Option<&prost_types::Duration>) -> Option<u64> {
     duration.map(|duration| u64::try_from(duration.seconds).unwrap_or(0))
 }
 
-/// Seconds for people, such as `1day`.
+/// Seconds for people, such as `3 days`.
 pub(crate) fn for_people(seconds: Option<u64>) -> String {
-    seconds
-        .map(|seconds| humantime::format_duration(Duration::from_secs(seconds)).to_string())
-        .unwrap_or_default()
+    seconds.map(portero_recipe::told::span_s).unwrap_or_default()
 }
 
 /// Our duration as the protocol writes it; one beyond its range is its longest.
@@ -199,7 +197,7 @@ mod tests {
 
     #[test]
     fn durations_read_well() {
-        assert_eq!(for_people(Some(86_400)), "1day");
+        assert_eq!(for_people(Some(259_200)), "3 days");
         assert_eq!(for_people(None), "");
         assert_eq!(
             duration(Duration::from_millis(1_500)),

@@ -39,9 +39,20 @@ struct Body {
     request_id: Option<String>,
 }
 
+/// What the gateway says in headers, whatever the body's words are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Heads {
+    /// `accepted`, `duplicate` or `empty`, of a request that was committed.
+    pub(super) status: Option<String>,
+    /// The receipt of its one event.
+    pub(super) receipt_id: Option<String>,
+    /// The HTTP request's id.
+    pub(super) request_id: Option<String>,
+}
+
 impl Answer {
-    /// Reads an answer; one that is not in the gateway's own form is shown as it is.
-    pub(super) fn read(status: u16, request_id: Option<String>, body: &[u8], took: Duration) -> Self {
+    /// Reads an answer; one that is not in the gateway's own form is shown as it is, with what the headers say.
+    pub(super) fn read(status: u16, heads: Heads, body: &[u8], took: Duration) -> Self {
         let ours: Option<Body> = serde_json::from_slice(body).ok();
         let is_ours = ours.as_ref().is_some_and(|body| body.status.is_some() || body.error.is_some());
         let body = if is_ours {
@@ -52,10 +63,10 @@ impl Answer {
         };
         Self {
             status: Some(status),
-            outcome: body.status.or(body.error).unwrap_or_else(|| "answered".to_owned()),
+            outcome: body.status.or(body.error).or(heads.status).unwrap_or_else(|| "answered".to_owned()),
             reason: body.reason,
-            receipt_id: body.receipt_id,
-            request_id: body.request_id.or(request_id),
+            receipt_id: body.receipt_id.or(heads.receipt_id),
+            request_id: body.request_id.or(heads.request_id),
             message: body.message,
             duration_ms: millis(took),
         }
@@ -107,7 +118,7 @@ mod tests {
     #[test]
     fn the_gateways_own_answers_are_read() {
         let body = br#"{"status":"accepted","receipt_id":"rcpt_1","request_id":"req_1"}"#;
-        let answer = Answer::read(200, None, body, TOOK);
+        let answer = Answer::read(200, Heads::default(), body, TOOK);
         assert_eq!(answer.line(), "200 accepted  rcpt_1");
         assert!(answer.is_success());
         let json = serde_json::to_string(&answer).expect("serialises");
@@ -120,7 +131,8 @@ mod tests {
     #[test]
     fn a_refusal_says_why() {
         let body = br#"{"error":"unauthorized","reason":"TIMESTAMP_TOO_OLD","message":"it is old"}"#;
-        let answer = Answer::read(401, Some("req_2".to_owned()), body, TOOK);
+        let heads = Heads { request_id: Some("req_2".to_owned()), ..Heads::default() };
+        let answer = Answer::read(401, heads, body, TOOK);
         assert_eq!(answer.line(), "401 unauthorized TIMESTAMP_TOO_OLD  req_2  it is old");
         assert_eq!(answer.request_id.as_deref(), Some("req_2"));
         assert!(!answer.is_success());
@@ -128,9 +140,15 @@ mod tests {
 
     #[test]
     fn a_providers_own_words_are_shown_and_cut() {
-        let answer = Answer::read(200, None, b"[accepted]", TOOK);
+        let answer = Answer::read(200, Heads::default(), b"[accepted]", TOOK);
         assert_eq!(answer.line(), "200 answered  -  [accepted]");
-        let long = Answer::read(502, None, "<b>\u{1b}[2J".repeat(100).as_bytes(), TOOK);
+        let heads = Heads {
+            status: Some("duplicate".to_owned()),
+            receipt_id: Some("rcpt_1".to_owned()),
+            request_id: None,
+        };
+        assert_eq!(Answer::read(200, heads, b"[accepted]", TOOK).line(), "200 duplicate  rcpt_1  [accepted]");
+        let long = Answer::read(502, Heads::default(), "<b>\u{1b}[2J".repeat(100).as_bytes(), TOOK);
         assert!(long.line().len() < 400 && !long.line().contains('\u{1b}'), "{}", long.line());
     }
 

@@ -8,7 +8,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, redirect};
 use tokio::time::Instant;
 
-use super::answer::Answer;
+use super::answer::{Answer, Heads};
 use super::report::Report;
 use super::request::Request;
 use crate::cli::Output;
@@ -90,8 +90,14 @@ impl Poster {
             Ok(response) => response,
             Err(error) => return Answer::none(&self.words(&error), began.elapsed()),
         };
-        let request_id =
-            response.headers().get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let head = |name: &str| {
+            response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
+        let heads = Heads {
+            status: head("x-portero-status"),
+            receipt_id: head("x-portero-receipt"),
+            request_id: head("x-request-id"),
+        };
         let mut body = Vec::new();
         loop {
             match response.chunk().await {
@@ -100,7 +106,7 @@ impl Poster {
                 Err(error) => return Answer::none(&self.words(&error), began.elapsed()),
             }
         }
-        Answer::read(response.status().as_u16(), request_id, &body, began.elapsed())
+        Answer::read(response.status().as_u16(), heads, &body, began.elapsed())
     }
 
     /// The library's own words would show the whole URL.
@@ -169,6 +175,15 @@ mod tests {
             asked.contains("\r\nx-sig: 1\r\n") && asked.contains("\r\ncontent-type: application/json\r\n")
         );
         assert_eq!((answer.status, answer.request_id.as_deref()), (Some(302), Some("req_1")));
+    }
+
+    #[tokio::test]
+    async fn what_became_of_an_event_is_told_where_a_provider_has_words_of_its_own() {
+        let (answer, _) = answer_with(
+            "HTTP/1.1 200 OK\r\nx-portero-status: accepted\r\nx-portero-receipt: rcpt_1\r\ncontent-length: 0\r\n\r\n",
+        )
+        .await;
+        assert_eq!(answer.line(), "200 accepted  rcpt_1");
     }
 
     #[tokio::test]

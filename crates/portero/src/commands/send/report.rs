@@ -121,6 +121,7 @@ impl Report {
 mod tests {
     use super::*;
     use crate::commands::exit::Kind;
+    use crate::commands::send::answer::Heads;
 
     const TOOK: Duration = Duration::from_millis(2);
 
@@ -134,7 +135,7 @@ mod tests {
     }
 
     fn answer(status: u16, outcome: &str) -> Answer {
-        Answer::read(status, None, format!(r#"{{"status":"{outcome}"}}"#).as_bytes(), TOOK)
+        Answer::read(status, Heads::default(), format!(r#"{{"status":"{outcome}"}}"#).as_bytes(), TOOK)
     }
 
     #[test]

@@ -24,8 +24,17 @@ pub(super) struct Request {
     pub(super) body: bytes::Bytes,
 }
 
+/// Whether a holder of the source's secret can sign at all.
+pub(super) fn signable(recipe: &Recipe) -> Result<(), Failure> {
+    match portero_recipe::sign(recipe, "", b"{}", SignOptions::default()) {
+        Err(error @ SignError::CannotSign) => Err(unsigned(recipe, &error)),
+        _ => Ok(()),
+    }
+}
+
 /// Signs a request as of `now`.
 pub(super) fn sign(args: &SendArgs, target: &Target, now: Timestamp) -> Result<Request, Failure> {
+    signable(&target.recipe)?;
     let id = args.id.clone().unwrap_or_else(|| fresh_id(&target.preset));
     let Sample { event_type, headers, query, body: sample, .. } =
         sample(target, &id, args.entity.as_deref(), now)?;
@@ -52,16 +61,16 @@ pub(super) fn sign(args: &SendArgs, target: &Target, now: Timestamp) -> Result<R
         scheme: None,
     };
     let signed = portero_recipe::sign(&target.recipe, target.secret.expose_secret(), &body, options)
-        .map_err(|error| unsigned(target, &error))?;
+        .map_err(|error| unsigned(&target.recipe, &error))?;
     url.set_query(Some(signed.query.as_str()).filter(|query| !query.is_empty()));
     Ok(Request { url, headers: signed.headers, body: signed.body.into() })
 }
 
 /// Why it cannot be signed, and what to do.
-fn unsigned(target: &Target, error: &SignError) -> Failure {
-    let missing: Vec<&str> = target.recipe.settings().keys().map(String::as_str).collect();
+fn unsigned(recipe: &Recipe, error: &SignError) -> Failure {
+    let missing: Vec<&str> = recipe.settings().keys().map(String::as_str).collect();
     let hint = if *error == SignError::CannotSign {
-        format!("; save a request that {} has sent, and see `portero verify`", target.recipe.info().title)
+        format!("; save a request that {} has sent, and see `portero verify`", recipe.info().title)
     } else if matches!(error, SignError::Missing(_)) && !missing.is_empty() {
         format!("; settings are given by --setting: {}", missing.join(", "))
     } else {

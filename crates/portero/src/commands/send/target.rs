@@ -6,9 +6,10 @@ use portero_recipe::{RECIPE_BYTES_MAX, Recipe};
 use portero_types::Redacted;
 use url::Url;
 
+use super::request;
 use crate::cli::SendArgs;
 use crate::commands::exit::Failure;
-use crate::commands::input;
+use crate::commands::{input, provider};
 use crate::dev_file::{DevFile, DevSource};
 
 /// A source as its provider sees it.
@@ -26,9 +27,15 @@ pub(super) struct Target {
 
 /// Puts the arguments and `dev.json` together. `dev.json` is read only when the arguments leave something open.
 pub(super) fn resolve(args: &SendArgs) -> anyhow::Result<Target> {
-    let dev = if args.url.is_none() || args.secret_file.is_none() { Some(dev_source(args)?) } else { None };
+    let named = named(args)?;
+    if let Some((recipe, _)) = &named {
+        request::signable(recipe)?;
+    }
+    let needs_secret = named.as_ref().is_none_or(|(recipe, _)| recipe.needs_secret());
+    let is_open = args.url.is_none() || (needs_secret && args.secret_file.is_none());
+    let dev = if is_open { Some(dev_source(args)?) } else { None };
     let dev_source = dev.as_ref().map(|(_, source)| source);
-    let (recipe, preset) = recipe(args, dev_source)?;
+    let (recipe, preset) = recipe(args, named, dev_source)?;
     let url = match (&args.url, &dev) {
         (Some(url), _) => url.clone(),
         (None, Some((edge_url, source))) => {
@@ -44,47 +51,69 @@ pub(super) fn resolve(args: &SendArgs) -> anyhow::Result<Target> {
     Ok(Target { url: parse(&url)?, secret, recipe, preset })
 }
 
+/// The recipe that the arguments name themselves, and the name of the preset whose sample fits it.
+fn named(args: &SendArgs) -> Result<Option<(Arc<Recipe>, String)>, Failure> {
+    let Some(file) = &args.recipe_file else {
+        return Ok(Recipe::preset(&args.preset).map(|recipe| (recipe, args.preset.clone())));
+    };
+    let text = input::text(file, RECIPE_BYTES_MAX, "the recipe")?;
+    let recipe = Recipe::from_json(&text)
+        .map_err(|error| Failure::usage(format!("{} is not a recipe: {error}", file.display())))?;
+    Ok(Some((Arc::new(recipe), args.preset.clone())))
+}
+
 fn dev_source(args: &SendArgs) -> anyhow::Result<(String, DevSource)> {
     let place = args.data.display();
-    let file = DevFile::read(&args.data)?.ok_or_else(|| {
-        Failure::usage(format!(
-            "nothing is known of a gateway: {place}/dev.json is missing. Start `portero dev`, or give --url and --secret-file"
-        ))
-    })?;
-    let source = file.source(&args.preset).cloned().ok_or_else(|| {
-        let known: Vec<&str> = file.sources.iter().map(|source| source.source.as_str()).collect();
-        Failure::usage(format!(
-            "`portero dev` has no source for {:?}; it has {}. For another gateway give --url and --secret-file",
-            args.preset,
-            known.join(", ")
-        ))
-    })?;
-    Ok((file.edge_url, source))
+    let file = DevFile::read(&args.data)?;
+    if let Some(source) = file.as_ref().and_then(|file| file.source(&args.preset).cloned()) {
+        return Ok((file.map(|file| file.edge_url).unwrap_or_default(), source));
+    }
+    if args.recipe_file.is_none() {
+        // A name that nobody knows is the likelier mistake.
+        provider::preset(&args.preset)?;
+    }
+    let lacking = match (&args.url, &args.secret_file) {
+        (Some(_), None) => "--secret-file, with what the requests are signed with",
+        (None, Some(_)) => "--url, the source's URL",
+        _ => "--url and --secret-file",
+    };
+    let why = match file {
+        None => format!(
+            "nothing is known of a gateway: {place}/dev.json is missing. Start `portero dev`, or give {lacking}"
+        ),
+        Some(file) => {
+            let known: Vec<&str> = file.sources.iter().map(|source| source.source.as_str()).collect();
+            format!(
+                "`portero dev` has no source for {:?}; it has {}. For another gateway give {lacking}",
+                args.preset,
+                known.join(", ")
+            )
+        }
+    };
+    Err(Failure::usage(why).into())
 }
 
 /// The recipe, and the name of the preset whose sample fits it.
-fn recipe(args: &SendArgs, dev: Option<&DevSource>) -> Result<(Arc<Recipe>, String), Failure> {
-    if let Some(file) = &args.recipe_file {
-        let text = input::text(file, RECIPE_BYTES_MAX, "the recipe")?;
-        let recipe = Recipe::from_json(&text)
-            .map_err(|error| Failure::usage(format!("{} is not a recipe: {error}", file.display())))?;
-        return Ok((Arc::new(recipe), args.preset.clone()));
+fn recipe(
+    args: &SendArgs,
+    named: Option<(Arc<Recipe>, String)>,
+    dev: Option<&DevSource>,
+) -> Result<(Arc<Recipe>, String), Failure> {
+    match (named, dev) {
+        (Some(named), _) if args.recipe_file.is_some() => Ok(named),
+        (_, Some(DevSource { recipe: Some(text), preset, .. })) => {
+            let recipe = Recipe::from_json(text).map_err(|error| {
+                Failure::usage(format!("dev.json holds a recipe that cannot be used: {error}"))
+            })?;
+            Ok((Arc::new(recipe), preset.clone()))
+        }
+        (_, Some(source)) => provider::preset(&source.preset)
+            .map(|preset| (Arc::clone(&preset.recipe), preset.name.to_owned())),
+        (Some(named), None) => Ok(named),
+        (None, None) => {
+            provider::preset(&args.preset).map(|preset| (Arc::clone(&preset.recipe), preset.name.to_owned()))
+        }
     }
-    if let Some(DevSource { recipe: Some(text), preset, .. }) = dev {
-        let recipe = Recipe::from_json(text).map_err(|error| {
-            Failure::usage(format!("dev.json holds a recipe that cannot be used: {error}"))
-        })?;
-        return Ok((Arc::new(recipe), preset.clone()));
-    }
-    let preset = dev.map_or(args.preset.as_str(), |source| source.preset.as_str());
-    let recipe = Recipe::preset(preset).ok_or_else(|| {
-        let known: Vec<&str> = Recipe::presets().map(|preset| preset.name).collect();
-        Failure::usage(format!(
-            "there is no preset {preset:?}; there are {}. A recipe of your own goes into --recipe-file",
-            known.join(", ")
-        ))
-    })?;
-    Ok((recipe, preset.to_owned()))
 }
 
 fn parse(url: &str) -> Result<Url, Failure> {
@@ -157,6 +186,32 @@ mod tests {
         let target = resolve(&args(&line, Path::new("/nonexistent"))).expect("complete");
         assert_eq!(target.secret.expose_secret(), "0123456789abcdef");
         assert!(!format!("{target:?}").contains("0123456789abcdef"));
+    }
+
+    #[test]
+    fn no_secret_is_asked_for_where_none_is_needed_or_none_would_do() {
+        let nowhere = Path::new("/nonexistent");
+        let url = "--url https://hooks.example.com/in/1";
+        let target = resolve(&args(&format!("docker-hub {url}"), nowhere)).expect("complete");
+        assert!(target.secret.expose_secret().is_empty());
+        for preset in ["paypal", "aws-sns", "plaid"] {
+            let refused = refusal(&format!("{preset} {url}"), nowhere);
+            assert!(refused.contains("only the provider can sign"), "{refused}");
+        }
+        let lacking = refusal(&format!("stripe {url}"), nowhere);
+        assert!(lacking.contains("--secret-file") && !lacking.contains("--url"), "{lacking}");
+    }
+
+    #[test]
+    fn a_name_that_nobody_knows_is_told_with_names_that_are_like_it() {
+        let folder = dev_folder();
+        for data in [folder.path(), Path::new("/nonexistent")] {
+            assert!(refusal("strip", data).contains("is it stripe?"));
+            assert!(refusal("nosuch", data).contains("portero provider list"));
+        }
+        assert!(
+            refusal("nosuch --url https://a.example/1 --secret-file /x", folder.path()).contains("no preset")
+        );
     }
 
     #[test]
