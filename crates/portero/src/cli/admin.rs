@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 use super::{ConnectArgs, OutputArgs};
 
@@ -58,20 +58,25 @@ pub(crate) struct GivenToSource {
     /// What the recipe wants to know, see `portero provider show`. Repeatable.
     #[arg(long = "setting", value_name = "NAME=VALUE", value_parser = super::setting)]
     pub(crate) settings: Vec<(String, String)>,
-    /// How long the provider may bring the source's secret by a handshake, such as 1h; 0s ends that.
+    /// How long the provider may bring the source's secret by a handshake, such as 1h (which a new source waits where its
+    /// provider does that); 0s ends that.
     #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
     pub(crate) secret_window: Option<Duration>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SourceCommand {
-    /// Create a source and print its URL path.
+    /// Create a source and print its path, to be appended to the gateway's public address.
+    #[command(group = ArgGroup::new("which_recipe").required(true).args(["preset", "recipe_file"]))]
     #[command(after_help = "\
 Examples:
   portero source create acme payments --preset stripe
   portero source create acme calls --preset twilio --public-url https://hooks.example.com/in/0123
-  portero source create acme tasks --preset asana --secret-window 1h    # the provider brings the secret
+  portero source create acme tasks --preset asana    # the provider brings the secret, within an hour
   portero source create acme own --recipe-file own.json
+
+Where the provider itself brings the secret in its first request (asana, notion), a new source waits one hour for it
+unless --secret-window says otherwise. A secret added by hand ends the waiting.
 
 `portero provider show PRESET` says what a preset needs. Warnings go to standard error.")]
     Create {
@@ -80,7 +85,7 @@ Examples:
         /// The source's id: a-z, 0-9 and '-'.
         source: String,
         /// A built-in recipe, such as stripe, github, slack, shopify, adyen, standard-webhooks.
-        #[arg(long, required_unless_present = "recipe_file", conflicts_with = "recipe_file")]
+        #[arg(long, value_name = "NAME")]
         preset: Option<String>,
         /// A file with a custom recipe in JSON.
         #[arg(long, value_name = "FILE")]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use super::OutputArgs;
 
@@ -11,6 +11,7 @@ use super::OutputArgs;
 /// Nothing is sent and no gateway is needed. Neither secrets nor signatures nor the body are shown. Ends with 0 when the
 /// request is accepted or is a handshake, with 1 when it is refused, with 64 when the arguments or files are wrong.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("which_recipe").required(true).args(["preset", "recipe"]))]
 #[command(after_help = "\
 The request is raw HTTP (request line, headers, an empty line, then the body to the end of the file):
   POST /in/0123?tag=a HTTP/1.1
@@ -22,13 +23,13 @@ or JSON, {\"method\", \"url\", \"headers\": {name: value}, \"body\" or \"body_ba
 Examples:
   portero verify --preset stripe --secret-file secret --request request.http
   portero verify --preset twilio --secret-file token --request request.json --url https://hooks.example.com/in/0123
-  portero verify --recipe own.json --secret-file old --secret-file new --request - --at 2025-06-15T15:06:40Z")]
+  portero verify --recipe-file own.json --secret-file old --secret-file new --request - --at 2025-06-15T15:06:40Z")]
 pub(crate) struct VerifyArgs {
     /// A built-in recipe; see `portero provider list`.
-    #[arg(long, required_unless_present = "recipe", conflicts_with = "recipe", value_name = "NAME")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
     /// A file with a custom recipe in JSON.
-    #[arg(long, alias = "recipe-file", value_name = "FILE")]
+    #[arg(long = "recipe-file", visible_alias = "recipe", value_name = "FILE")]
     pub(crate) recipe: Option<PathBuf>,
     /// File with the source's secrets: one a line, or keys and certificates in PEM. Repeatable.
     #[arg(long = "secret-file", value_name = "FILE")]

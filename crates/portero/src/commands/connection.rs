@@ -149,6 +149,9 @@ fn of_code(code: Code, message: &str, is_ours: bool, origin: &str) -> Failure {
                 "no gateway answers at {origin}: is it running? --endpoint (or PORTERO_ENDPOINT) says where to look"
             ))
         }
+        Code::OutOfRange if message.contains("message length too large") => {
+            Failure::usage("refused: what was sent is larger than the gateway takes at once")
+        }
         Code::InvalidArgument | Code::OutOfRange => Failure::usage(format!("refused: {message}")),
         Code::NotFound => Failure::new(Kind::NotFound, message),
         Code::AlreadyExists | Code::FailedPrecondition => Failure::failed(message),

@@ -13,6 +13,7 @@ mod keyring;
 mod migrate;
 mod present;
 mod provider;
+mod recipe_file;
 mod request_file;
 mod send;
 mod serve;

@@ -8,6 +8,7 @@ use crate::algorithm::Algorithm;
 use crate::encoding::Encoding;
 use crate::schema::KeyForm;
 use crate::scheme::Check;
+use crate::template::Source;
 use crate::{Recipe, Request, Secret, verify};
 
 /// Most secrets that are tried in other forms.
@@ -30,8 +31,10 @@ pub(super) fn give(
     let holds = |recipe: &Recipe, request: &Request<'_>| is_good(&verify(recipe, request, secrets, now));
     let mut hints: Vec<(Option<SecretNo>, String)> = Vec::new();
     for variant in body_variants::of(request.body) {
+        // The simplest change comes first, and those after it contain it.
         if holds(recipe, &Request { body: &variant.body, ..*request }) {
             hints.push((None, variant.meaning.to_owned()));
+            break;
         }
     }
     for url in urls(recipe, request) {
@@ -46,8 +49,12 @@ pub(super) fn give(
             hints.push((None, format!("with {name} instead of the recipe's algorithm it would match")));
         }
     }
+    if hints.is_empty() && signs_url(recipe, scheme) && !request.public_urls.is_empty() {
+        hints.push((None, OTHER_URL.to_owned()));
+    }
     for secret in active {
         let no = secret.no();
+        hints.extend(api_key(secret, scheme).map(|hint| (Some(no), hint)));
         for guess in guesses(secret, scheme) {
             if let Some(other) = with_key_form(recipe, scheme, guess.form)
                 && let Ok(secret) = Secret::new(&other, no, &guess.text, Timestamp::EPOCH, None)
@@ -61,6 +68,32 @@ pub(super) fn give(
     for (secret, hint) in hints {
         steps.hint(secret, hint);
     }
+}
+
+const OTHER_URL: &str = "the provider signs its own URL of the source: a public URL that differs from what is entered there, in \
+                         host, path or query, would explain this too";
+
+/// Whether a scheme signs the public URL.
+fn signs_url(recipe: &Recipe, scheme: usize) -> bool {
+    recipe.schemes.get(scheme).is_some_and(|scheme| match &scheme.check {
+        Check::Nothing => false,
+        Check::Proof(proof) => proof.message.as_ref().is_some_and(|message| message.uses(&Source::Url)),
+        Check::Code(verifier, _) => verifier.signs_url(),
+    })
+}
+
+/// How API keys begin that are taken for signing secrets.
+const API_KEYS: [&str; 9] =
+    ["sk_live_", "sk_test_", "rk_live_", "rk_test_", "pk_live_", "pk_test_", "xoxb-", "xoxp-", "xapp-"];
+
+/// What to say of a secret that is a key to the provider's API.
+fn api_key(secret: &Secret, scheme: usize) -> Option<String> {
+    let texts = secret.keys(scheme).iter().filter_map(|key| std::str::from_utf8(key.shared()?).ok());
+    let begins = |text: &str| API_KEYS.iter().find(|prefix| text.starts_with(**prefix));
+    let prefix = texts.into_iter().find_map(begins)?;
+    Some(format!(
+        "it begins with '{prefix}' as keys to the provider's API do: the signing secret is another one"
+    ))
 }
 
 /// The public URLs with what people get wrong about them.

@@ -281,6 +281,26 @@ fn what_would_have_matched_is_hinted_at_and_changes_no_verdict() {
     assert!(hint(&pasted).contains("'='"), "{}", hint(&pasted));
 }
 
+#[test]
+fn hints_name_the_cause_and_no_other() {
+    let secret = "It's a secret to everybody";
+    let longer = Given { body: format!("{BODY}\n").into_bytes(), ..github(secret, BODY) };
+    let told = details(&longer.explained_at(NOW), "hint");
+    assert!(told.contains("line end") && !told.contains("re-formats"), "{told}");
+    let twilio = SAMPLES.iter().find(|given| given.name.starts_with("twilio/")).expect("a sample");
+    let moved = Given { urls: vec!["https://elsewhere.example/in/1".to_owned()], ..twilio.clone() };
+    assert!(details(&moved.explained_at(NOW), "hint").contains("public URL"));
+    let changed = Given { body: b"{}".to_vec(), ..github(secret, BODY) };
+    assert_eq!(details(&changed.explained_at(NOW), "hint"), "", "this provider signs no URL");
+    for key in
+        ["sk_live_51Habcdefghijk", "rk_live_51Habcdefghijk", "xoxb-123-456-abcdef", "xoxp-123-456-abcdef"]
+    {
+        let confused = Given { secret: key.to_owned(), ..github(secret, BODY) };
+        let told = details(&confused.explained_at(NOW), "hint");
+        assert!(told.contains("provider's API"), "{key}: {told}");
+    }
+}
+
 /// The reason of a refusal.
 fn reason(explanation: &Explanation) -> Option<Reason> {
     if let Verdict::Refused(rejection) = &explanation.verdict { Some(rejection.reason()) } else { None }

@@ -2,11 +2,13 @@
 
 use portero_client::v1;
 use portero_client::v1::explain_request_request::Request as Which;
+use portero_types::limits::BODY_BYTES_MAX;
 use serde::Serialize;
 
 use super::{list, name};
 use crate::cli::RejectionCommand;
 use crate::commands::connection::AdminApi;
+use crate::commands::exit::Failure;
 use crate::commands::explanation::View;
 use crate::commands::present::{self, Record};
 use crate::commands::request_file::RequestFile;
@@ -36,7 +38,7 @@ pub(crate) async fn run(command: RejectionCommand) -> anyhow::Result<()> {
         }
         RejectionCommand::Explain { tenant, source, request, file, common } => {
             let which = match (file, request) {
-                (Some(file), _) => Some(Which::Uploaded(uploaded(RequestFile::read(&file)?))),
+                (Some(file), _) => Some(Which::Uploaded(uploaded(RequestFile::read(&file)?)?)),
                 (None, request) => request.map(Which::RequestId),
             };
             let api = AdminApi::open(&common.connect).await?;
@@ -50,15 +52,21 @@ pub(crate) async fn run(command: RejectionCommand) -> anyhow::Result<()> {
 }
 
 /// The request of a file as it is sent to the gateway.
-fn uploaded(file: RequestFile) -> v1::UploadedRequest {
+fn uploaded(file: RequestFile) -> Result<v1::UploadedRequest, Failure> {
+    if file.body.len() > BODY_BYTES_MAX {
+        return Err(Failure::usage(format!(
+            "the request's body has {} bytes, and gateways explain at most {BODY_BYTES_MAX}; `portero verify` takes larger ones",
+            file.body.len()
+        )));
+    }
     file.doubts.iter().for_each(|doubt| print::note(&format!("note: {doubt}")));
     let header = |(name, value): (String, Vec<u8>)| v1::RequestHeader { name, value };
-    v1::UploadedRequest {
+    Ok(v1::UploadedRequest {
         method: file.method,
         query: file.query,
         headers: file.headers.into_iter().map(header).collect(),
         body: file.body,
-    }
+    })
 }
 
 /// A refused request as it is shown.
@@ -131,6 +139,24 @@ const fn yes_or_no(yes: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_that_no_gateway_explains_is_told_with_the_limit() {
+        let file = |bytes| RequestFile {
+            method: "POST".to_owned(),
+            query: String::new(),
+            headers: Vec::new(),
+            body: vec![b'a'; bytes],
+            url: None,
+            doubts: Vec::new(),
+        };
+        assert!(uploaded(file(BODY_BYTES_MAX)).is_ok());
+        let refused = uploaded(file(BODY_BYTES_MAX + 1)).map(drop).expect_err("too long").to_string();
+        assert!(
+            refused.contains(&BODY_BYTES_MAX.to_string()) && refused.contains("portero verify"),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn the_json_form_is_stable() {

@@ -7,15 +7,14 @@ use std::path::Path;
 
 use portero_client::v1;
 use portero_client::v1::source::Verification;
-use portero_recipe::{RECIPE_BYTES_MAX, Recipe};
 
 use self::record::Source;
 use super::{list, name};
 use crate::cli::{GivenToSource, Output, SourceCommand};
 use crate::commands::connection::AdminApi;
 use crate::commands::exit::Failure;
-use crate::commands::input;
 use crate::commands::present;
+use crate::commands::recipe_file;
 use crate::print;
 
 /// Sources on a page: each may carry a recipe of 64 KiB, and a page must stay below 4 MiB.
@@ -106,29 +105,8 @@ fn show(output: Output, source: v1::Source) -> anyhow::Result<Source> {
 /// The recipe that the arguments name.
 fn verification(preset: Option<String>, file: Option<&Path>) -> Result<Option<Verification>, Failure> {
     match file {
-        Some(file) => recipe(file).map(Verification::RecipeJson).map(Some),
+        // Checked here too, where the file's name is known.
+        Some(file) => recipe_file::read(file).map(|(text, _)| Some(Verification::RecipeJson(text))),
         None => Ok(preset.map(Verification::Preset)),
-    }
-}
-
-/// A recipe from a file, checked here too, where the file's name is known.
-fn recipe(file: &Path) -> Result<String, Failure> {
-    let text = input::text(file, RECIPE_BYTES_MAX, "the recipe")?;
-    match Recipe::from_json(&text) {
-        Ok(_) => Ok(text),
-        Err(error) => Err(Failure::usage(format!("{} is not a recipe: {error}", file.display()))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_recipe_that_is_none_is_refused_with_its_file_and_field() {
-        let file = tempfile::NamedTempFile::new().expect("file");
-        std::fs::write(file.path(), r#"{"colour": 1}"#).expect("written");
-        let error = recipe(file.path()).expect_err("no recipe").to_string();
-        assert!(error.contains(&file.path().display().to_string()) && error.contains("colour"), "{error}");
     }
 }

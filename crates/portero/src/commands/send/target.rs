@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use portero_recipe::{RECIPE_BYTES_MAX, Recipe};
+use portero_recipe::Recipe;
 use portero_types::Redacted;
 use url::Url;
 
 use super::request;
 use crate::cli::SendArgs;
 use crate::commands::exit::Failure;
-use crate::commands::{input, provider};
+use crate::commands::{input, provider, recipe_file};
 use crate::dev_file::{DevFile, DevSource};
 
 /// A source as its provider sees it.
@@ -56,9 +56,7 @@ fn named(args: &SendArgs) -> Result<Option<(Arc<Recipe>, String)>, Failure> {
     let Some(file) = &args.recipe_file else {
         return Ok(Recipe::preset(&args.preset).map(|recipe| (recipe, args.preset.clone())));
     };
-    let text = input::text(file, RECIPE_BYTES_MAX, "the recipe")?;
-    let recipe = Recipe::from_json(&text)
-        .map_err(|error| Failure::usage(format!("{} is not a recipe: {error}", file.display())))?;
+    let (_, recipe) = recipe_file::read(file)?;
     Ok(Some((Arc::new(recipe), args.preset.clone())))
 }
 

@@ -5,13 +5,13 @@ mod secrets;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use portero_recipe::{RECIPE_BYTES_MAX, Recipe, Request, Verdict, explain};
+use portero_recipe::{Recipe, Request, Verdict, explain};
 use portero_types::Clock as _;
 
 use super::exit::Failure;
 use super::explanation::View;
-use super::input;
 use super::request_file::RequestFile;
+use super::{input, recipe_file};
 use crate::cli::VerifyArgs;
 use crate::clock::SystemClock;
 use crate::print;
@@ -86,14 +86,9 @@ fn is_public_url(url: &str) -> bool {
 
 fn recipe(args: &VerifyArgs) -> Result<Arc<Recipe>, Failure> {
     match (&args.recipe, &args.preset) {
-        (Some(file), _) => {
-            let text = input::text(file, RECIPE_BYTES_MAX, "the recipe")?;
-            Recipe::from_json(&text)
-                .map(Arc::new)
-                .map_err(|error| Failure::usage(format!("{} is not a recipe: {error}", file.display())))
-        }
+        (Some(file), _) => recipe_file::read(file).map(|(_, recipe)| Arc::new(recipe)),
         (None, Some(name)) => super::provider::preset(name).map(|preset| Arc::clone(&preset.recipe)),
-        (None, None) => Err(Failure::usage("give --preset or --recipe")),
+        (None, None) => Err(Failure::usage("give --preset or --recipe-file")),
     }
 }
 

@@ -107,6 +107,15 @@ fn whether_the_source_waits_for_a_secret_is_not_pretended_to_be_known() {
 }
 
 #[test]
+fn without_a_recipe_both_ways_to_name_one_are_told() {
+    for line in ["portero verify --request r", "portero source create acme pay"] {
+        let error =
+            Cli::try_parse_from(line.split_whitespace()).map(drop).expect_err("no recipe").to_string();
+        assert!(error.contains("--preset <NAME>") && error.contains("--recipe-file <FILE>"), "{error}");
+    }
+}
+
+#[test]
 fn what_was_given_wrongly_is_told_before_anything_is_judged() {
     let request = "POST /x HTTP/1.1\n\n{}";
     for (line, secret, word) in [
