@@ -68,7 +68,7 @@ fn details(facts: &Facts) -> Vec<(&'static str, String)> {
 fn proves(facts: &Facts) -> String {
     if let [_, _, ..] = facts.proves_each.as_slice() {
         let each: Vec<String> = facts.proves_each.iter().map(|&words| words.to_owned()).collect();
-        return format!("{}: {}, by how a request is signed", facts.proves, told::listed(&each, "or"));
+        return format!("{}, by how a request is signed", told::listed(&each, "or"));
     }
     match facts.proves {
         "body" => "body: the signature covers all of it",
