@@ -256,8 +256,7 @@ mod tests {
         let id = |n| ReceiptId::new(Timestamp::from_secs(2), n);
         let reply = Reply { status: 202, content_type: None, headers: Vec::new(), body: Vec::new() };
         let one = vec![EventWords::new(Outcome::Duplicate { first: id(1) }, id(2))];
-        for answer in [Answer::committed(one.clone()), Answer::committed(one).replaced(reply.clone())]
-        {
+        for answer in [Answer::committed(one.clone()), Answer::committed(one).replaced(reply.clone())] {
             let response = answer.into_response(request_id());
             assert_eq!(response.headers()[STATUS_HEADER], "duplicate");
             assert_eq!(response.headers()[RECEIPT_HEADER], id(1).to_string().as_str());

@@ -180,7 +180,9 @@ mod tests {
         assert_eq!(secret.row().len(), Secret::COLUMNS.len());
         let unseen = Secret::from(v1::Secret { unseen: true, ..answer() });
         assert_eq!(unseen.row().last().map(String::as_str), Some("unseen"));
-        assert!(unseen.details().iter().any(|(name, how)| *name == "unseen" && how.contains("secret reveal")));
+        assert!(
+            unseen.details().iter().any(|(name, how)| *name == "unseen" && how.contains("secret reveal"))
+        );
     }
 
     #[test]
