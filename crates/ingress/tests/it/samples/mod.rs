@@ -23,6 +23,10 @@ async fn send(gateway: &Gateway, sample: &Sample, body: &[u8]) -> Answer {
     gateway.send(&sample.endpoint(), &sample.message(body)).await
 }
 
+/// A certificate with which no sample was signed, and which was valid then.
+const OTHER_CERTIFICATE: &str =
+    include_str!("../../../../recipe/src/certificate/fixtures/rsa-2048.certificate.pem");
+
 async fn send_under_another_secret(gateway: &Gateway, sample: &Sample) -> Answer {
     gateway.gives(sample.fetched.as_deref());
     let other = sample.other_endpoint().unwrap_or_else(|| panic!("{}: no other secret", sample.name));
@@ -150,6 +154,12 @@ async fn no_accepted_sample_survives_a_change_of_its_bytes_its_secret_or_its_tim
         if sample.needs_secret() {
             let answer = send_under_another_secret(&gateway, sample).await;
             assert_eq!(answer.status, sample.preset.recipe.rejected_status(), "{name}: another secret");
+            other += 1;
+        }
+        if sample.fetched.as_ref().is_some_and(|key| key.contains("BEGIN CERTIFICATE")) {
+            gateway.gives(Some(OTHER_CERTIFICATE));
+            let answer = gateway.send(&sample.endpoint(), &sample.message(&sample.body)).await;
+            assert_eq!(answer.status, sample.preset.recipe.rejected_status(), "{name}: another certificate");
             other += 1;
         }
     }
