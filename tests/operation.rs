@@ -67,10 +67,11 @@ async fn a_tenants_own_recipe_verifies_its_requests() {
     let recipe = std::sync::Arc::new(Recipe::from_json(&text).expect("a recipe"));
     let verification = v1::source::Verification::RecipeJson(text);
     let mut source = Source::without_secret(&mut setup.admin, "acme", "shop", verification, recipe).await;
+    let consumer = Consumer::start(&gateway).await;
     source.secret = source.add_secret(&mut setup.admin, "").await.value;
-    source.is_known(&gateway).await;
-    let (provider, consumer) = (Provider::new(&gateway, &source), Consumer::start(&gateway).await);
+    let provider = Provider::new(&gateway, &source);
 
+    // The gateway that answered the change knows it; others within half a second.
     let order = br#"{"order":{"id":"o-1","state":"paid","customer":"c-1"}}"#;
     let answer = provider.send(order).await;
     assert_eq!((answer.status, answer.field("status").as_str()), (200, "accepted"), "{answer:?}");
@@ -90,6 +91,7 @@ async fn a_tenants_own_recipe_verifies_its_requests() {
     };
     let refused = setup.admin.create_source(request).await.expect_err("a broken recipe");
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+    assert!(refused.message().contains("colour"), "it names the field: {refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
