@@ -98,8 +98,9 @@ impl Recipe {
         if text.len() > RECIPE_BYTES_MAX {
             return Err(invalid(".".to_owned(), format!("a recipe has at most {RECIPE_BYTES_MAX} bytes")));
         }
-        if !text.trim_start().starts_with('{') {
-            return Err(invalid(".".to_owned(), "a recipe is a JSON object".to_owned()));
+        // The reader would take one for an object whose names are left out.
+        if text.trim_start().starts_with('[') {
+            return Err(invalid(".".to_owned(), "this is an array, not an object".to_owned()));
         }
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let data = serde_path_to_error::deserialize(&mut deserializer)

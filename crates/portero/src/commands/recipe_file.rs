@@ -74,7 +74,7 @@ mod tests {
             ("{", "line 1, column 1: "),
             ("", "line 1, column 0: "),
             ("{\n \"version\": 1,\n}", "line 3, column 1: "),
-            ("[]", "line 1, column 2: "),
+            ("[]", "this is an array, not an object; "),
             (r#"{"version": 1}"#, "line 1, column 14: missing field `schemes`"),
         ] {
             let told = refusal(text);

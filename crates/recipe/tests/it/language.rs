@@ -93,7 +93,7 @@ fn what_is_too_large_empty_or_more_than_one_value_is_refused() {
     assert!(Recipe::from_json(&format!("{}{}", minimal(), " ".repeat(RECIPE_BYTES_MAX))).is_err());
     assert!(Recipe::from_json(&format!("{} {{}}", minimal())).is_err());
     assert!(Recipe::from_json(r#"{"version":1,"schemes":[]}"#).is_err());
-    assert!(Recipe::from_json(r#"[1,"title"]"#).is_err_and(|error| error.reason.contains("JSON object")));
+    assert!(Recipe::from_json(r#"[1,"title"]"#).is_err_and(|error| error.reason.contains("not an object")));
     let twice = minimal().replace("\"version\": 1", "\"version\": 1, \"version\": 1");
     assert!(Recipe::from_json(&twice).is_err());
 }
