@@ -169,7 +169,7 @@ impl Bare {
             boot_id: "1".to_owned(),
             protocol: 1,
             flow: Some(flow),
-            max_message_bytes: 0,
+            ..v1::Hello::default()
         };
         self.open_with(subscribe_request::Frame::Hello(hello)).await
     }

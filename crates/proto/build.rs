@@ -18,6 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .bytes(".portero.v1.Delivery.token")
         .bytes(".portero.v1.Settlement.token")
         .bytes(".portero.v1.SettlementResult.token")
+        .bytes(".portero.v1.Hello.unsettled_tokens")
+        .bytes(".portero.v1.Welcome.resumed_tokens")
         .bytes(".portero.v1.Hold.token")
         .bytes(".portero.v1.Revoke.tokens")
         .compile_fds(descriptors)?;

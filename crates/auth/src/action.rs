@@ -71,10 +71,18 @@ pub enum Action<'a> {
     /// `AdminService.ListSubscriptions`. The list shows only those that the caller may get: whoever answers it asks the
     /// table once more for each.
     ListSubscriptions,
+    /// `AdminService.UpdateSubscription`.
+    UpdateSubscription(SubscriptionRef<'a>),
     /// `AdminService.DeleteSubscription`.
     DeleteSubscription(SubscriptionRef<'a>),
     /// `AdminService.ListDeadLetters` of a subscription.
     ListDeadLetters(SubscriptionRef<'a>),
+    /// `AdminService.ListParkedEntities` of a subscription.
+    ListParkedEntities(SubscriptionRef<'a>),
+    /// `AdminService.RetryParkedEntity` of a subscription.
+    RetryParkedEntity(SubscriptionRef<'a>),
+    /// `AdminService.DeadLetterParkedEntity` of a subscription.
+    DeadLetterParkedEntity(SubscriptionRef<'a>),
     /// `AdminService.GetReceipt` of a tenant.
     GetReceipt(&'a TenantId),
     /// `SubscriberService.Subscribe`.
@@ -110,8 +118,12 @@ impl Action<'_> {
             Self::CreateSubscription(_) => "CreateSubscription",
             Self::GetSubscription(_) => "GetSubscription",
             Self::ListSubscriptions => "ListSubscriptions",
+            Self::UpdateSubscription(_) => "UpdateSubscription",
             Self::DeleteSubscription(_) => "DeleteSubscription",
             Self::ListDeadLetters(_) => "ListDeadLetters",
+            Self::ListParkedEntities(_) => "ListParkedEntities",
+            Self::RetryParkedEntity(_) => "RetryParkedEntity",
+            Self::DeadLetterParkedEntity(_) => "DeadLetterParkedEntity",
             Self::GetReceipt(_) => "GetReceipt",
             Self::Subscribe(_) => "Subscribe",
             Self::Settle(_) => "Settle",
@@ -141,8 +153,12 @@ pub fn allows(caller: &Caller, action: Action<'_>) -> bool {
         | Action::GetReceipt(tenant) => is_admin_of(caller, tenant),
         Action::CreateSubscription(subscription)
         | Action::GetSubscription(subscription)
+        | Action::UpdateSubscription(subscription)
         | Action::DeleteSubscription(subscription)
-        | Action::ListDeadLetters(subscription) => match subscription.scope {
+        | Action::ListDeadLetters(subscription)
+        | Action::ListParkedEntities(subscription)
+        | Action::RetryParkedEntity(subscription)
+        | Action::DeadLetterParkedEntity(subscription) => match subscription.scope {
             SubscriptionScope::Platform => is_platform_admin(caller),
             SubscriptionScope::Tenant(tenant) => is_admin_of(caller, tenant),
         },
@@ -242,11 +258,15 @@ mod tests {
             rows.push((action(&acme), "yes yes no no"));
             rows.push((action(&evil), "yes no no no"));
         }
-        let managing: [fn(_) -> _; 4] = [
+        let managing: [fn(_) -> _; 8] = [
             Action::CreateSubscription,
             Action::GetSubscription,
+            Action::UpdateSubscription,
             Action::DeleteSubscription,
             Action::ListDeadLetters,
+            Action::ListParkedEntities,
+            Action::RetryParkedEntity,
+            Action::DeadLetterParkedEntity,
         ];
         for action in managing {
             for id in [&mine, &other] {

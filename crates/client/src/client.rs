@@ -131,6 +131,7 @@ impl Subscriber {
             protocol: PROTOCOL,
             flow: None,
             max_message_bytes: u32::try_from(client.dialer.decode_bytes_max).unwrap_or(u32::MAX),
+            unsettled_tokens: Vec::new(),
         };
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
         let queue = Queue::default();

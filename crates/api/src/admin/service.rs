@@ -129,6 +129,13 @@ impl AdminService for Admin {
         self.do_list_subscriptions(request).await
     }
 
+    async fn update_subscription(
+        &self,
+        request: Request<v1::UpdateSubscriptionRequest>,
+    ) -> Answer<v1::Subscription> {
+        self.do_update_subscription(request).await
+    }
+
     async fn delete_subscription(
         &self,
         request: Request<v1::DeleteSubscriptionRequest>,
@@ -141,6 +148,27 @@ impl AdminService for Admin {
         request: Request<v1::ListDeadLettersRequest>,
     ) -> Answer<v1::ListDeadLettersResponse> {
         self.do_list_dead_letters(request).await
+    }
+
+    async fn list_parked_entities(
+        &self,
+        request: Request<v1::ListParkedEntitiesRequest>,
+    ) -> Answer<v1::ListParkedEntitiesResponse> {
+        self.do_list_parked_entities(request).await
+    }
+
+    async fn retry_parked_entity(
+        &self,
+        request: Request<v1::RetryParkedEntityRequest>,
+    ) -> Answer<v1::ParkedEntity> {
+        self.do_retry_parked_entity(request).await
+    }
+
+    async fn dead_letter_parked_entity(
+        &self,
+        request: Request<v1::DeadLetterParkedEntityRequest>,
+    ) -> Answer<v1::ParkedEntity> {
+        self.do_dead_letter_parked_entity(request).await
     }
 
     async fn get_receipt(&self, request: Request<v1::GetReceiptRequest>) -> Answer<v1::Receipt> {

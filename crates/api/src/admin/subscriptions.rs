@@ -234,5 +234,6 @@ fn to_proto(subscription: &Subscription) -> v1::Subscription {
         defer_deadline: Some(time::duration_to_proto(Duration::from_millis(subscription.defer_deadline_ms))),
         start_at: v1::StartAt::Unspecified.into(),
         create_time: Some(time::to_proto(subscription.created_at)),
+        dead_letter_policy: v1::DeadLetterPolicy::Continue.into(),
     }
 }

@@ -111,6 +111,8 @@ pub(super) async fn run(
         max_hold: Some(time::duration_to_proto(MAX_HOLD)),
         flow: Some(v1::Flow { max_inflight_events: flow.events_max, max_inflight_bytes: flow.bytes_max }),
         assigned_lanes: u32::try_from(session.handle.lanes()).unwrap_or(u32::MAX),
+        resumed_tokens: Vec::new(),
+        subscription_lanes: 0,
     }));
     let expires = caller.expires_at.plus(LEEWAY).since(service.clock.now());
     let result = session.serve(&service, &mut incoming, outgoing, Instant::now() + expires).await;

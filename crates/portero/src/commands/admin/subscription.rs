@@ -33,7 +33,6 @@ pub(crate) async fn run(command: SubscriptionCommand) -> anyhow::Result<()> {
                 StartFrom::Earliest => v1::StartAt::Earliest,
             };
             let wanted = v1::Subscription {
-                name: String::new(),
                 tenant: if tenant.is_empty() { tenant } else { name::tenant(&tenant) },
                 sources,
                 event_types,
@@ -41,7 +40,7 @@ pub(crate) async fn run(command: SubscriptionCommand) -> anyhow::Result<()> {
                 attempts_max,
                 defer_deadline: Some(present::duration(defer_deadline)),
                 start_at: start_at.into(),
-                create_time: None,
+                ..v1::Subscription::default()
             };
             let name = name::subscription(&subscription);
             let request =
