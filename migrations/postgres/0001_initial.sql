@@ -204,7 +204,7 @@ CREATE TABLE lane_owners (
 CREATE INDEX lane_owners_session ON lane_owners (session_id);
 
 -- Append-only: rows updated in place slow down as soon as someone holds a snapshot. The newest row of a lane is its state; older
--- ones are deleted in bulk. `acked`: see the store's codec.
+-- ones are deleted in bulk. `acked` and `detours`: see the store's codec.
 CREATE TABLE lane_journal (
     subscription_no bigint   NOT NULL,
     epoch           bigint   NOT NULL CHECK (epoch >= 1),
@@ -212,10 +212,11 @@ CREATE TABLE lane_journal (
     watermark       bigint   NOT NULL CHECK (watermark >= 0),
     lane            smallint NOT NULL CHECK (lane BETWEEN 0 AND 255),
     acked           bytea    NOT NULL,
+    detours         bytea    NOT NULL,
     PRIMARY KEY (subscription_no, lane, epoch, seq)
 );
 
-ALTER TABLE lane_journal ALTER COLUMN acked SET STORAGE EXTERNAL;
+ALTER TABLE lane_journal ALTER COLUMN acked SET STORAGE EXTERNAL, ALTER COLUMN detours SET STORAGE EXTERNAL;
 
 CREATE TABLE parked_entities (
     subscription_no bigint   NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
@@ -225,7 +226,9 @@ CREATE TABLE parked_entities (
     attempts        integer  NOT NULL CHECK (attempts >= 0),
     interruptions   integer  NOT NULL CHECK (interruptions >= 0),
     lane            smallint NOT NULL CHECK (lane BETWEEN 0 AND 255),
-    state           text     NOT NULL CHECK (state IN ('retry', 'held', 'draining')),
+    state           text     NOT NULL CHECK (state IN ('retry', 'held', 'draining', 'blocked')),
+    overflow_after  bigint   CHECK (overflow_after >= 0),
+    overflow_last   bigint   CHECK (overflow_last > overflow_after),
     reason_code     text     NOT NULL,
     reason_text     text     NOT NULL CHECK (octet_length(reason_text) <= 1024),
     PRIMARY KEY (subscription_no, lane, entity_hash)

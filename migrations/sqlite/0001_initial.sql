@@ -209,6 +209,7 @@ CREATE TABLE lane_journal (
     seq             INTEGER NOT NULL CHECK (seq >= 1),
     watermark       INTEGER NOT NULL CHECK (watermark >= 0),
     acked           BLOB    NOT NULL,
+    detours         BLOB    NOT NULL,
     PRIMARY KEY (subscription_no, lane, epoch, seq)
 ) STRICT, WITHOUT ROWID;
 
@@ -216,7 +217,9 @@ CREATE TABLE parked_entities (
     subscription_no INTEGER NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
     lane            INTEGER NOT NULL CHECK (lane BETWEEN 0 AND 255),
     entity_hash     INTEGER NOT NULL,
-    state           TEXT    NOT NULL CHECK (state IN ('retry', 'held', 'draining')),
+    state           TEXT    NOT NULL CHECK (state IN ('retry', 'held', 'draining', 'blocked')),
+    overflow_after  INTEGER CHECK (overflow_after >= 0),
+    overflow_last   INTEGER CHECK (overflow_last > overflow_after),
     attempts        INTEGER NOT NULL CHECK (attempts >= 0),
     interruptions   INTEGER NOT NULL CHECK (interruptions >= 0),
     due_at          INTEGER NOT NULL,

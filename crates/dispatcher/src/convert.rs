@@ -8,6 +8,7 @@ use portero_types::Epoch;
 pub(crate) const fn entry(entry: &store::LogEntry) -> engine::Entry {
     engine::Entry {
         n: entry.n,
+        tenant: entry.tenant_no,
         entity: entry.entity,
         receipt_id: entry.receipt_id,
         body_bytes: entry.body_bytes,
@@ -20,6 +21,7 @@ pub(crate) fn restored(claimed: store::ClaimedLane) -> engine::Restored {
     engine::Restored {
         watermark: claimed.state.watermark,
         acked: claimed.state.acked,
+        detours: claimed.state.detours.into_iter().map(detour_from_store).collect(),
         parked: claimed.parked.into_iter().map(parked_from_store).collect(),
         deferred: claimed.deferred.into_iter().map(deferred_from_store).collect(),
     }
@@ -30,13 +32,28 @@ pub(crate) fn flush(lane: store::LaneKey, epoch: Epoch, flush: engine::Flush) ->
     store::LaneFlush {
         lane,
         epoch,
-        state: store::JournalState { seq: flush.seq, watermark: flush.watermark, acked: flush.acked },
+        state: store::JournalState {
+            seq: flush.seq,
+            watermark: flush.watermark,
+            acked: flush.acked,
+            detours: flush.detours.into_iter().map(detour_to_store).collect(),
+        },
         park: flush.park.into_iter().map(parked_to_store).collect(),
         unpark: flush.unpark,
         defer: flush.defer.into_iter().map(deferred_to_store).collect(),
         undefer: flush.undefer,
         dead: flush.dead.into_iter().map(dead_to_store).collect(),
     }
+}
+
+fn detour_from_store(row: store::Detour) -> engine::Detour {
+    let store::Detour { tenant, starts_after, ends_at, watermark, acked } = row;
+    engine::Detour { tenant, starts_after, ends_at, watermark, acked }
+}
+
+fn detour_to_store(row: engine::Detour) -> store::Detour {
+    let engine::Detour { tenant, starts_after, ends_at, watermark, acked } = row;
+    store::Detour { tenant, starts_after, ends_at, watermark, acked }
 }
 
 fn parked_from_store(row: store::ParkedEntity) -> engine::ParkedEntity {
@@ -46,8 +63,10 @@ fn parked_from_store(row: store::ParkedEntity) -> engine::ParkedEntity {
             store::ParkedState::Retry => engine::ParkedState::Retry,
             store::ParkedState::Held => engine::ParkedState::Held,
             store::ParkedState::Draining => engine::ParkedState::Draining,
+            store::ParkedState::Blocked => engine::ParkedState::Blocked,
         },
         positions: row.positions,
+        overflow: row.overflow.map(|o| engine::Overflow { after: o.after, last: o.last }),
         attempts: row.attempts,
         interruptions: row.interruptions,
         due_at: row.due_at,
@@ -64,8 +83,10 @@ fn parked_to_store(row: engine::ParkedEntity) -> store::ParkedEntity {
             engine::ParkedState::Retry => store::ParkedState::Retry,
             engine::ParkedState::Held => store::ParkedState::Held,
             engine::ParkedState::Draining => store::ParkedState::Draining,
+            engine::ParkedState::Blocked => store::ParkedState::Blocked,
         },
         positions: row.positions,
+        overflow: row.overflow.map(|o| store::Overflow { after: o.after, last: o.last }),
         attempts: row.attempts,
         interruptions: row.interruptions,
         due_at: row.due_at,

@@ -38,6 +38,7 @@ fn measure(entities: u64) -> f64 {
                 n,
                 entity: EntityHash(n % entities),
                 receipt_id: ReceiptId::new(now, u128::from(n)),
+                tenant: portero_types::TenantNo(1),
                 body_bytes: 2_048,
                 accepted_at: now,
             })

@@ -1,12 +1,14 @@
 //! What goes into a lane from the log, and what comes out of it towards a stream.
 
-use portero_types::{EntityHash, Epoch, ReceiptId, Timestamp};
+use portero_types::{EntityHash, Epoch, ReceiptId, TenantNo, Timestamp};
 
 /// One matching entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Position within the lane's shard; the first is 1.
     pub n: u64,
+    /// Its tenant: tenants take turns.
+    pub tenant: TenantNo,
     /// Its entity.
     pub entity: EntityHash,
     /// Its receipt.

@@ -156,6 +156,7 @@ impl Entity {
             entity,
             state: head.state,
             positions: self.queue.iter().copied().collect(),
+            overflow: None,
             attempts: head.attempts,
             interruptions: head.interruptions,
             due_at: head.due_at,

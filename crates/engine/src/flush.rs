@@ -1,6 +1,6 @@
 //! What a lane wants written, and what it is given back when it starts: the same rows that a store keeps.
 
-use portero_types::{EntityHash, ReceiptId, Timestamp};
+use portero_types::{EntityHash, ReceiptId, TenantNo, Timestamp};
 
 /// Why an entity is out of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,6 +11,34 @@ pub enum ParkedState {
     Held,
     /// What is parked waits only for its turn and is worked off in order.
     Draining,
+    /// Its head became a dead letter, and the policy keeps the rest back until someone acts.
+    Blocked,
+}
+
+/// What waits of an entity without being listed: all of its events above `after`, up to and including `last`. None of them
+/// was ever offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow {
+    /// Below the first one.
+    pub after: u64,
+    /// The last one so far.
+    pub last: u64,
+}
+
+/// A tenant whose backlog is read by a cursor of its own, so that others' events do not wait behind it. Its events above
+/// `starts_after`, up to and including `ends_at`, are judged by this watermark and list, not by the lane's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detour {
+    /// Whose events.
+    pub tenant: TenantNo,
+    /// The lane's cursor when it began.
+    pub starts_after: u64,
+    /// The last position that belongs to it, once it has caught up with the lane; `None` while it has not.
+    pub ends_at: Option<u64>,
+    /// Everything of the tenant up to it is settled, parked or deferred. Never falls.
+    pub watermark: u64,
+    /// The same of single positions above it, ascending.
+    pub acked: Vec<u64>,
 }
 
 /// An entity out of the window: its head and what waits behind it.
@@ -20,8 +48,11 @@ pub struct ParkedEntity {
     pub entity: EntityHash,
     /// Why.
     pub state: ParkedState,
-    /// All waiting positions, ascending, the head first. Never empty.
+    /// Waiting positions, ascending, the head first. Empty only when what waits is in the overflow, or when the entity is
+    /// blocked and nothing waits yet.
     pub positions: Vec<u64>,
+    /// Set when more wait than are listed.
+    pub overflow: Option<Overflow>,
     /// Counted attempts of the head.
     pub attempts: u32,
     /// Abnormal endings of the head's deliveries.
@@ -84,6 +115,8 @@ pub struct Flush {
     pub watermark: u64,
     /// The same of single positions above the watermark, ascending.
     pub acked: Vec<u64>,
+    /// All detours, by tenant.
+    pub detours: Vec<Detour>,
     /// Parked entities that are new or changed, whole.
     pub park: Vec<ParkedEntity>,
     /// Entities that are no longer parked. Some were never written: deleting nothing is fine.
@@ -116,6 +149,8 @@ pub struct Restored {
     pub watermark: u64,
     /// The last written settled positions above it.
     pub acked: Vec<u64>,
+    /// The last written detours.
+    pub detours: Vec<Detour>,
     /// All parked entities.
     pub parked: Vec<ParkedEntity>,
     /// All deferred events.

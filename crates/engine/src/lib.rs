@@ -31,6 +31,8 @@ mod timers;
 pub use config::{Backoff, LaneConfig};
 pub use delivery::{Delivery, Entry, Revoke, RevokeReason, Room, StreamId, Token};
 pub use error::{Error, ErrorKind};
-pub use flush::{DeadLetter, Deferred, Flush, FlushResult, ParkedEntity, ParkedState, Restored};
+pub use flush::{
+    DeadLetter, Deferred, Detour, Flush, FlushResult, Overflow, ParkedEntity, ParkedState, Restored,
+};
 pub use lane::{Lane, Stats};
 pub use settlement::{Ending, Outcome, Reason, Settled, Settlement, Status, Tag, Undeliverable, reason};

@@ -5,13 +5,18 @@
 //! *Headers*: one byte `1` (the format's version), then for each header in order: varint length of the name, the name,
 //! varint length of the value, the value. The list ends where the bytes end.
 //!
+//! *Detours*: for each, the varints tenant, starts_after, length of the detour so far (`ends_at - starts_after + 1`, 0 while it is
+//! open), watermark; then varint length of the acked positions' bytes, and those. The list ends where the bytes end.
+//!
 //! *Acked positions*: for each position in ascending order the varint difference to the one before; the first to the
 //! watermark. Differences are at least 1.
 
 use std::borrow::Cow;
 
-use portero_types::Header;
 use portero_types::limits::REASON_BYTES_MAX;
+use portero_types::{Header, TenantNo};
+
+use crate::Detour;
 
 const HEADERS_VERSION: u8 = 1;
 
@@ -104,6 +109,47 @@ pub fn decode_acked(watermark: u64, mut bytes: &[u8]) -> Result<Vec<u64>, Malfor
     Ok(acked)
 }
 
+/// Encodes detours.
+///
+/// # Errors
+/// [`Malformed::Order`] when acked positions do not rise above their watermark, or a detour ends before it starts;
+/// [`Malformed::Overflow`] for a negative tenant.
+pub fn encode_detours(detours: &[Detour]) -> Result<Vec<u8>, Malformed> {
+    let mut out = Vec::new();
+    for detour in detours {
+        put_varint(&mut out, u64::try_from(detour.tenant.0).map_err(|_| Malformed::Overflow)?);
+        put_varint(&mut out, detour.starts_after);
+        let length = match detour.ends_at {
+            Some(end) => end.checked_sub(detour.starts_after).ok_or(Malformed::Order)? + 1,
+            None => 0,
+        };
+        put_varint(&mut out, length);
+        put_varint(&mut out, detour.watermark);
+        put_bytes(&mut out, &encode_acked(detour.watermark, &detour.acked)?);
+    }
+    Ok(out)
+}
+
+/// Decodes detours.
+///
+/// # Errors
+/// [`Malformed`] when the bytes are not in the format.
+pub fn decode_detours(mut bytes: &[u8]) -> Result<Vec<Detour>, Malformed> {
+    let mut detours = Vec::new();
+    while !bytes.is_empty() {
+        let tenant = i64::try_from(take_varint(&mut bytes)?).map_err(|_| Malformed::Overflow)?;
+        let starts_after = take_varint(&mut bytes)?;
+        let ends_at = match take_varint(&mut bytes)? {
+            0 => None,
+            length => Some(starts_after.checked_add(length - 1).ok_or(Malformed::Overflow)?),
+        };
+        let watermark = take_varint(&mut bytes)?;
+        let acked = decode_acked(watermark, take_bytes(&mut bytes)?)?;
+        detours.push(Detour { tenant: TenantNo(tenant), starts_after, ends_at, watermark, acked });
+    }
+    Ok(detours)
+}
+
 /// A consumer's reason as it is stored: NUL, which not every database takes as text, becomes U+FFFD, and what is longer
 /// than [`REASON_BYTES_MAX`] is cut at a character boundary. A reason must never make a settlement fail.
 #[must_use]
@@ -193,6 +239,33 @@ mod tests {
             let bytes = encode_acked(watermark, &acked).expect("ascending");
             assert_eq!(decode_acked(watermark, &bytes), Ok(acked));
         }
+    }
+
+    #[test]
+    fn detours_read_back_at_the_edges_and_damaged_ones_are_refused() {
+        let open = Detour {
+            tenant: TenantNo(7),
+            starts_after: 10,
+            ends_at: None,
+            watermark: 12,
+            acked: vec![14, 300],
+        };
+        let empty = Detour { ends_at: Some(10), watermark: 10, acked: vec![], ..open.clone() };
+        let last = Detour { tenant: TenantNo(i64::MAX), ends_at: Some(u64::MAX - 1), ..open.clone() };
+        let all = vec![open, empty, last];
+        let bytes = encode_detours(&all).expect("well-formed");
+        assert_eq!(decode_detours(&bytes), Ok(all.clone()));
+        assert_eq!(encode_detours(&[]), Ok(vec![]));
+        for end in 1..bytes.len() {
+            // A cut at the border of two detours is a shorter list; every other one is damage.
+            if let Ok(read) = decode_detours(&bytes[..end]) {
+                assert_eq!(read[..], all[..read.len()]);
+            }
+        }
+        let backwards = Detour { ends_at: Some(9), ..all[0].clone() };
+        assert_eq!(encode_detours(&[backwards]), Err(Malformed::Order));
+        let negative = Detour { tenant: TenantNo(-1), ..all[0].clone() };
+        assert_eq!(encode_detours(&[negative]), Err(Malformed::Overflow));
     }
 
     #[test]

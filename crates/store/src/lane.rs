@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use portero_types::{
-    EntityHash, Epoch, Generation, LaneCount, LaneNo, ReceiptId, SessionId, SubscriptionNo, Timestamp,
+    EntityHash, Epoch, Generation, LaneCount, LaneNo, ReceiptId, SessionId, SubscriptionNo, TenantNo,
+    Timestamp,
 };
 
 /// A lane of a subscription.
@@ -37,6 +38,24 @@ pub struct JournalState {
     pub watermark: u64,
     /// Settled positions above the watermark, ascending.
     pub acked: Vec<u64>,
+    /// Tenants whose events are read apart from the others'; by tenant, each tenant once.
+    pub detours: Vec<Detour>,
+}
+
+/// A tenant whose backlog is read by a cursor of its own, so that others' events do not wait behind it. Its events above
+/// `starts_after`, up to and including `ends_at`, are judged by this watermark and list, not by the lane's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detour {
+    /// The tenant's row number.
+    pub tenant: TenantNo,
+    /// The lane's own cursor when the detour began.
+    pub starts_after: u64,
+    /// The last position that belongs to it, once it has caught up with the lane; `None` while it has not.
+    pub ends_at: Option<u64>,
+    /// Position below and at which none of the tenant's events is unsettled in the detour's window.
+    pub watermark: u64,
+    /// The tenant's settled positions above the watermark, ascending.
+    pub acked: Vec<u64>,
 }
 
 /// Why an entity is out of the window.
@@ -48,6 +67,17 @@ pub enum ParkedState {
     Held,
     /// Its head was settled; what waited behind it is being worked off in order.
     Draining,
+    /// Its head became a dead letter, and the subscription's policy keeps the rest back until someone acts.
+    Blocked,
+}
+
+/// What waits of an entity without being listed: all of its events above `after`, up to and including `last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow {
+    /// Below the first one.
+    pub after: u64,
+    /// The last one so far.
+    pub last: u64,
 }
 
 /// An entity out of the window: its head and what waits behind it, in order.
@@ -57,8 +87,11 @@ pub struct ParkedEntity {
     pub entity: EntityHash,
     /// Why.
     pub state: ParkedState,
-    /// All waiting positions in ascending order, the head first. Never empty.
+    /// Waiting positions in ascending order, the head first. Empty only when what waits is in the overflow, or when the
+    /// entity is blocked and nothing waits yet.
     pub positions: Vec<u64>,
+    /// Set when more wait than are listed.
+    pub overflow: Option<Overflow>,
     /// Counted attempts of the head. Followers have none.
     pub attempts: u32,
     /// Uncounted endings of the head's deliveries: consumers that went away without a word.

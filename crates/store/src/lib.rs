@@ -37,8 +37,8 @@ pub use config::{
 };
 pub use error::{Error, ErrorKind, Result};
 pub use lane::{
-    ClaimedLane, DeadLetter, Deferred, JournalState, LaneFlush, LaneKey, LaneStore, NewSession, ParkedEntity,
-    ParkedState,
+    ClaimedLane, DeadLetter, Deferred, Detour, JournalState, LaneFlush, LaneKey, LaneStore, NewSession,
+    Overflow, ParkedEntity, ParkedState,
 };
 pub use log::{LogEntry, LogPage, LogStore, PageRequest};
 pub use rejection::{NewRejection, REJECTIONS_PER_SOURCE_MAX, Rejection, RejectionStore, StoredRejection};

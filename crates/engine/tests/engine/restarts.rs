@@ -12,6 +12,7 @@ fn row(positions: &[u64]) -> ParkedEntity {
         entity: A,
         state: ParkedState::Retry,
         positions: positions.to_vec(),
+        overflow: None,
         attempts: 2,
         interruptions: 1,
         due_at: Timestamp::from_secs(50),
@@ -49,8 +50,13 @@ fn a_blocked_entity_is_still_blocked_for_the_next_owner() {
 #[test]
 fn parked_positions_wait_for_their_entries_while_others_go_on() {
     let now = Timestamp::from_secs(1_000);
-    let restored =
-        Restored { watermark: 5, acked: vec![7], parked: vec![row(&[3, 7])], deferred: Vec::new() };
+    let restored = Restored {
+        watermark: 5,
+        acked: vec![7],
+        parked: vec![row(&[3, 7])],
+        deferred: Vec::new(),
+        ..Restored::default()
+    };
     let mut lane = Lane::new(small(), Epoch(4), restored, now).expect("valid");
     lane.set_stream(Some(STREAM));
     assert_eq!(lane.handle_page(now, 5, &[entry(6, B), entry(7, A), entry(8, A)], 9), Ok(9));
@@ -67,7 +73,13 @@ fn parked_positions_wait_for_their_entries_while_others_go_on() {
 #[test]
 fn parked_positions_that_retention_has_dropped_are_counted_as_expired() {
     let now = Timestamp::from_secs(1_000);
-    let restored = Restored { watermark: 9, acked: vec![], parked: vec![row(&[3, 7])], deferred: vec![] };
+    let restored = Restored {
+        watermark: 9,
+        acked: vec![],
+        parked: vec![row(&[3, 7])],
+        deferred: vec![],
+        ..Restored::default()
+    };
     let mut lane = Lane::new(small(), Epoch(4), restored, now).expect("valid");
     lane.set_stream(Some(STREAM));
     lane.handle_entries(now, &[entry(7, A)], &[3]);
@@ -84,7 +96,7 @@ fn parked_positions_that_retention_has_dropped_are_counted_as_expired() {
 #[test]
 fn stored_state_that_breaks_an_invariant_is_refused() {
     let refused = |parked: Vec<ParkedEntity>, deferred: Vec<Deferred>| {
-        let restored = Restored { watermark: 9, acked: vec![], parked, deferred };
+        let restored = Restored { watermark: 9, acked: vec![], parked, deferred, ..Restored::default() };
         Lane::new(small(), Epoch(1), restored, Timestamp::EPOCH).expect_err("corrupt")
     };
     assert_eq!(refused(vec![row(&[])], vec![]), Error::ParkedOrder { entity: A });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use portero_engine::{DeadLetter, Deferred, Flush, ParkedEntity, Restored};
+use portero_engine::{DeadLetter, Deferred, Detour, Flush, ParkedEntity, ParkedState, Restored};
 use portero_types::EntityHash;
 
 /// What is written of one lane.
@@ -10,6 +10,7 @@ use portero_types::EntityHash;
 pub(crate) struct Store {
     pub(crate) watermark: u64,
     pub(crate) acked: Vec<u64>,
+    pub(crate) detours: Vec<Detour>,
     pub(crate) parked: BTreeMap<EntityHash, ParkedEntity>,
     pub(crate) deferred: BTreeMap<u64, Deferred>,
     pub(crate) dead: BTreeMap<u64, DeadLetter>,
@@ -32,11 +33,13 @@ impl Store {
         );
         self.watermark = flush.watermark;
         self.acked.clone_from(&flush.acked);
+        self.detours.clone_from(&flush.detours);
         for entity in &flush.unpark {
             self.parked.remove(entity);
         }
         for row in &flush.park {
-            assert!(!row.positions.is_empty(), "a parked entity has positions");
+            let is_blocked = row.state == ParkedState::Blocked;
+            assert!(!row.positions.is_empty() || row.overflow.is_some() || is_blocked, "something waits");
             assert!(row.positions.is_sorted_by(|a, b| a < b), "parked positions rise");
             assert!(!flush.unpark.contains(&row.entity), "an entity is parked or not");
             self.parked.insert(row.entity, row.clone());
@@ -62,6 +65,7 @@ impl Store {
         Restored {
             watermark: self.watermark,
             acked: self.acked.clone(),
+            detours: self.detours.clone(),
             parked: self.parked.values().cloned().collect(),
             deferred: self.deferred.values().cloned().collect(),
         }

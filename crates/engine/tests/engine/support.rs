@@ -6,7 +6,7 @@ use portero_engine::{
     Backoff, Delivery, Ending, Entry, FlushResult, Lane, LaneConfig, Outcome, Reason, Restored, Revoke, Room,
     Settlement, Status, StreamId, Tag, Token,
 };
-use portero_types::{EntityHash, Epoch, ReceiptId, Timestamp};
+use portero_types::{EntityHash, Epoch, ReceiptId, TenantNo, Timestamp};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -37,6 +37,7 @@ pub(crate) fn small() -> LaneConfig {
 pub(crate) fn entry(n: u64, entity: EntityHash) -> Entry {
     Entry {
         n,
+        tenant: TenantNo(1),
         entity,
         receipt_id: ReceiptId::new(Timestamp::from_secs(1), u128::from(n)),
         body_bytes: 100,

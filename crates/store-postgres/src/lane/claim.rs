@@ -67,6 +67,7 @@ async fn claim_in(
                 seq: 0,
                 watermark: start.ok_or_else(|| corrupt("subscriptions.starts_after"))?,
                 acked: Vec::new(),
+                detours: Vec::new(),
             },
             parked: Vec::new(),
             deferred: Vec::new(),
@@ -106,15 +107,15 @@ async fn read_journal(
              DELETE FROM lane_journal j USING last l
              WHERE j.subscription_no = $1 AND j.lane = l.lane AND (j.epoch, j.seq) < (l.epoch, l.seq)
          )
-         SELECT lane, watermark, acked FROM last",
+         SELECT lane, watermark, acked, detours FROM last",
     )
     .bind(subscription)
     .bind(&numbers);
     for row in &tx.rows(last).await? {
-        let (lane, watermark, acked) = state(row)?;
+        let (lane, state) = state(row)?;
         let shard = lanes.shard_of(lane, shards);
         let head = heads.get(usize::from(shard.0)).copied().unwrap_or(0);
-        if acked.last().copied().unwrap_or(watermark) > head {
+        if state.acked.last().copied().unwrap_or(state.watermark) > head {
             return Err(Error::new(
                 ErrorKind::Corrupt,
                 "lane_journal lies beyond the log's head: committed events were lost, or the log was restored alone",
@@ -122,14 +123,15 @@ async fn read_journal(
         }
         let place = claimed.binary_search_by_key(&lane, |claimed| claimed.lane.lane);
         let claimed = &mut claimed[place.map_err(|_| corrupt("lane_journal.lane"))?];
-        claimed.state = JournalState { seq: 0, watermark, acked };
+        claimed.state = state;
     }
     Ok(())
 }
 
-fn state(row: &PgRow) -> Result<(LaneNo, u64, Vec<u64>)> {
+fn state(row: &PgRow) -> Result<(LaneNo, JournalState)> {
     let watermark = unsigned(row, "watermark")?;
     let acked =
         codec::decode_acked(watermark, get(row, "acked")?).map_err(|_| corrupt("lane_journal.acked"))?;
-    Ok((LaneNo(byte(row, "lane")?), watermark, acked))
+    let detours = codec::decode_detours(get(row, "detours")?).map_err(|_| corrupt("lane_journal.detours"))?;
+    Ok((LaneNo(byte(row, "lane")?), JournalState { seq: 0, watermark, acked, detours }))
 }

@@ -23,8 +23,8 @@ WITH alive AS MATERIALIZED (
     SELECT session_id FROM replica_sessions
     WHERE session_id = $1 AND NOT fenced AND expires_at > clock_timestamp() FOR SHARE
 ), owned AS MATERIALIZED (
-    SELECT f.* FROM unnest($2::bigint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[])
-         AS f (subscription_no, lane, epoch, seq, watermark, acked)
+    SELECT f.* FROM unnest($2::bigint[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[], $8::bytea[])
+         AS f (subscription_no, lane, epoch, seq, watermark, acked, detours)
     JOIN lane_owners o ON o.subscription_no = f.subscription_no AND o.lane = f.lane AND o.epoch = f.epoch
     JOIN alive a ON a.session_id = o.session_id
     ORDER BY f.subscription_no, f.lane
@@ -40,8 +40,8 @@ WITH alive AS MATERIALIZED (
 ), fresh AS MATERIALIZED (
     SELECT * FROM judged WHERE NOT known AND NOT (SELECT coalesce(bool_or(falls), false) FROM judged)
 ), written AS (
-    INSERT INTO lane_journal (subscription_no, lane, epoch, seq, watermark, acked)
-    SELECT subscription_no, lane, epoch, seq, watermark, acked FROM fresh
+    INSERT INTO lane_journal (subscription_no, lane, epoch, seq, watermark, acked, detours)
+    SELECT subscription_no, lane, epoch, seq, watermark, acked, detours FROM fresh
     ON CONFLICT DO NOTHING
 ), replaced AS (
     DELETE FROM lane_journal j USING fresh w
@@ -100,16 +100,16 @@ fn append(session: SessionId, lanes: &[&LaneFlush]) -> Result<PgQuery<'static>> 
     let mut seq = Vec::with_capacity(lanes.len());
     let mut watermark = Vec::with_capacity(lanes.len());
     let mut acked = Vec::with_capacity(lanes.len());
+    let mut detours = Vec::with_capacity(lanes.len());
     for flush in lanes {
         seq.push(signed(flush.state.seq, "seq")?);
         watermark.push(signed(flush.state.watermark, "watermark")?);
-        acked.push(codec::encode_acked(flush.state.watermark, &flush.state.acked).map_err(|error| {
-            Error::with_source(
-                ErrorKind::Refused,
-                "acked positions must rise and lie above the watermark",
-                error,
-            )
-        })?);
+        let refused = |error| {
+            let words = "acked positions must rise and lie above the watermark";
+            Error::with_source(ErrorKind::Refused, words, error)
+        };
+        acked.push(codec::encode_acked(flush.state.watermark, &flush.state.acked).map_err(refused)?);
+        detours.push(codec::encode_detours(&flush.state.detours).map_err(refused)?);
     }
     Ok(sqlx::query(APPEND)
         .bind(session.0)
@@ -118,7 +118,8 @@ fn append(session: SessionId, lanes: &[&LaneFlush]) -> Result<PgQuery<'static>> 
         .bind(lanes.iter().map(|flush| flush.epoch.0).collect::<Vec<_>>())
         .bind(seq)
         .bind(watermark)
-        .bind(acked))
+        .bind(acked)
+        .bind(detours))
 }
 
 /// The lanes that count as written, and those of them whose state was there before.

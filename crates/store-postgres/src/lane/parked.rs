@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use portero_store::codec::clean_reason;
 use portero_store::{
-    ClaimedLane, DeadLetter, Deferred, LaneFlush, LaneKey, ParkedEntity, ParkedState, Result,
+    ClaimedLane, DeadLetter, Deferred, LaneFlush, LaneKey, Overflow, ParkedEntity, ParkedState, Result,
 };
 use portero_types::{EntityHash, LaneNo, ReceiptId, SubscriptionNo, Timestamp};
 use sqlx::postgres::{PgBindIterExt, PgRow};
@@ -96,13 +96,15 @@ pub(super) async fn write(tx: &mut Tx, flushes: &[&LaneFlush]) -> Result<()> {
 async fn write_parked(tx: &mut Tx, parked: &Items<'_, ParkedEntity>) -> Result<()> {
     let entities = sqlx::query(
         "INSERT INTO parked_entities (subscription_no, lane, entity_hash, state, attempts, interruptions, due_at,
-                                      first_failed_at, reason_code, reason_text)
+                                      first_failed_at, reason_code, reason_text, overflow_after,
+                                      overflow_last)
          SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::text[], $5::integer[], $6::integer[],
-                              $7::bigint[], $8::bigint[], $9::text[], $10::text[])
+                              $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::bigint[], $12::bigint[])
          ON CONFLICT (subscription_no, lane, entity_hash) DO UPDATE
          SET state = excluded.state, attempts = excluded.attempts, interruptions = excluded.interruptions,
              due_at = excluded.due_at, first_failed_at = excluded.first_failed_at,
-             reason_code = excluded.reason_code, reason_text = excluded.reason_text",
+             reason_code = excluded.reason_code, reason_text = excluded.reason_text,
+             overflow_after = excluded.overflow_after, overflow_last = excluded.overflow_last",
     )
     .bind(parked.subscriptions())
     .bind(parked.lanes())
@@ -113,7 +115,9 @@ async fn write_parked(tx: &mut Tx, parked: &Items<'_, ParkedEntity>) -> Result<(
     .bind(parked.column(|p| p.due_at.as_micros()))
     .bind(parked.column(|p| p.first_failed_at.as_micros()))
     .bind(parked.column(|p| clean_reason(&p.reason_code)))
-    .bind(parked.column(|p| clean_reason(&p.reason_text)));
+    .bind(parked.column(|p| clean_reason(&p.reason_text)))
+    .bind(parked.try_column(|p| p.overflow.map(|o| signed(o.after, "a position")).transpose())?)
+    .bind(parked.try_column(|p| p.overflow.map(|o| signed(o.last, "a position")).transpose())?);
     tx.rows(entities).await?;
 
     let (mut subscriptions, mut lanes, mut hashes, mut positions) = (vec![], vec![], vec![], vec![]);
@@ -257,6 +261,7 @@ const fn state_name(state: ParkedState) -> &'static str {
         ParkedState::Retry => "retry",
         ParkedState::Held => "held",
         ParkedState::Draining => "draining",
+        ParkedState::Blocked => "blocked",
     }
 }
 
@@ -265,15 +270,25 @@ fn parked_entity(row: &PgRow) -> Result<ParkedEntity> {
         "retry" => ParkedState::Retry,
         "held" => ParkedState::Held,
         "draining" => ParkedState::Draining,
+        "blocked" => ParkedState::Blocked,
         _ => return Err(corrupt("parked_entities.state")),
     };
     let positions: Vec<i64> = get(row, "positions")?;
     let positions = positions.into_iter().map(u64::try_from).collect::<std::result::Result<Vec<_>, _>>();
-    let positions = positions.ok().filter(|positions| !positions.is_empty());
+    let overflow = match get::<Option<i64>>(row, "overflow_after")? {
+        Some(_) => {
+            Some(Overflow { after: unsigned(row, "overflow_after")?, last: unsigned(row, "overflow_last")? })
+        }
+        None => None,
+    };
+    let positions = positions
+        .ok()
+        .filter(|positions| !positions.is_empty() || overflow.is_some() || state == ParkedState::Blocked);
     Ok(ParkedEntity {
         entity: EntityHash::from_bits(get(row, "entity_hash")?),
         state,
         positions: positions.ok_or_else(|| corrupt("parked_positions.position"))?,
+        overflow,
         attempts: unsigned32(row, "attempts")?,
         interruptions: unsigned32(row, "interruptions")?,
         due_at: Timestamp::from_micros(get(row, "due_at")?),

@@ -68,8 +68,11 @@ async fn append(connection: &mut SqliteConnection, flush: &LaneFlush) -> Result<
     }
     let acked = codec::encode_acked(state.watermark, &state.acked)
         .map_err(|_| refused("a list of acked positions that does not rise above the watermark"))?;
+    let detours = codec::encode_detours(&state.detours)
+        .map_err(|_| refused("a list of acked positions that does not rise above the watermark"))?;
     let seq = signed(state.seq, "a sequence number")?;
-    let sql = "INSERT INTO lane_journal (subscription_no, lane, epoch, seq, watermark, acked) VALUES (?, ?, ?, ?, ?, ?)";
+    let sql = "INSERT INTO lane_journal (subscription_no, lane, epoch, seq, watermark, acked, detours) \
+               VALUES (?, ?, ?, ?, ?, ?, ?)";
     sqlx::query(sql)
         .bind(subscription)
         .bind(lane)
@@ -77,6 +80,7 @@ async fn append(connection: &mut SqliteConnection, flush: &LaneFlush) -> Result<
         .bind(seq)
         .bind(signed(state.watermark, "a watermark")?)
         .bind(acked)
+        .bind(detours)
         .execute(&mut *connection)
         .await
         .map_err(statement)?;
@@ -127,20 +131,23 @@ async fn unpark(connection: &mut SqliteConnection, lane: LaneKey, entity: Entity
 }
 
 async fn park(connection: &mut SqliteConnection, lane: LaneKey, parked: &ParkedEntity) -> Result<()> {
-    if parked.positions.is_empty() {
+    if parked.positions.is_empty() && parked.overflow.is_none() && parked.state != ParkedState::Blocked {
         return Err(refused("a parked entity without positions"));
     }
     let state = match parked.state {
         ParkedState::Retry => "retry",
         ParkedState::Held => "held",
         ParkedState::Draining => "draining",
+        ParkedState::Blocked => "blocked",
     };
     let sql = "INSERT INTO parked_entities (subscription_no, lane, entity_hash, state, attempts, interruptions, due_at, \
-               first_failed_at, reason_code, reason_text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+               first_failed_at, reason_code, reason_text, overflow_after, overflow_last) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
                ON CONFLICT (subscription_no, lane, entity_hash) DO UPDATE SET state = excluded.state, \
                attempts = excluded.attempts, interruptions = excluded.interruptions, due_at = excluded.due_at, \
                first_failed_at = excluded.first_failed_at, reason_code = excluded.reason_code, \
-               reason_text = excluded.reason_text";
+               reason_text = excluded.reason_text, overflow_after = excluded.overflow_after, \
+               overflow_last = excluded.overflow_last";
     sqlx::query(sql)
         .bind(lane.subscription.0)
         .bind(lane.lane.0)
@@ -152,6 +159,8 @@ async fn park(connection: &mut SqliteConnection, lane: LaneKey, parked: &ParkedE
         .bind(parked.first_failed_at.as_micros())
         .bind(&*codec::clean_reason(&parked.reason_code))
         .bind(&*codec::clean_reason(&parked.reason_text))
+        .bind(parked.overflow.map(|o| signed(o.after, "a position")).transpose()?)
+        .bind(parked.overflow.map(|o| signed(o.last, "a position")).transpose()?)
         .execute(&mut *connection)
         .await
         .map_err(statement)?;

@@ -1,6 +1,8 @@
 //! What a lane's owner or a person reads.
 
-use portero_store::{DeadLetter, Deferred, JournalState, LaneKey, ParkedEntity, ParkedState, Result, codec};
+use portero_store::{
+    DeadLetter, Deferred, JournalState, LaneKey, Overflow, ParkedEntity, ParkedState, Result, codec,
+};
 use portero_types::{LaneNo, SubscriptionNo};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
@@ -21,7 +23,7 @@ pub(super) async fn journal(
     lane: LaneKey,
     start: u64,
 ) -> Result<JournalState> {
-    let sql = "SELECT watermark, acked FROM lane_journal WHERE subscription_no = ? AND lane = ? \
+    let sql = "SELECT watermark, acked, detours FROM lane_journal WHERE subscription_no = ? AND lane = ? \
                ORDER BY epoch DESC, seq DESC LIMIT 1";
     let row = sqlx::query(sql)
         .bind(lane.subscription.0)
@@ -30,18 +32,20 @@ pub(super) async fn journal(
         .await
         .map_err(statement)?;
     let Some(row) = row else {
-        return Ok(JournalState { seq: 0, watermark: start, acked: vec![] });
+        return Ok(JournalState { watermark: start, ..JournalState::default() });
     };
     let watermark = unsigned(&row, "watermark")?;
     let acked =
         codec::decode_acked(watermark, get(&row, "acked")?).map_err(|_| corrupt("lane_journal.acked"))?;
-    Ok(JournalState { seq: 0, watermark, acked })
+    let detours =
+        codec::decode_detours(get(&row, "detours")?).map_err(|_| corrupt("lane_journal.detours"))?;
+    Ok(JournalState { seq: 0, watermark, acked, detours })
 }
 
 /// The lane's parked entities with their positions, by entity.
 pub(super) async fn parked(connection: &mut SqliteConnection, lane: LaneKey) -> Result<Vec<ParkedEntity>> {
     let sql = "SELECT parked_entities.*, parked_positions.position FROM parked_entities \
-               JOIN parked_positions USING (subscription_no, lane, entity_hash) \
+               LEFT JOIN parked_positions USING (subscription_no, lane, entity_hash) \
                WHERE parked_entities.subscription_no = ? AND parked_entities.lane = ? \
                ORDER BY parked_entities.entity_hash, parked_positions.position";
     let rows = sqlx::query(sql)
@@ -52,9 +56,9 @@ pub(super) async fn parked(connection: &mut SqliteConnection, lane: LaneKey) -> 
         .map_err(statement)?;
     let mut parked: Vec<ParkedEntity> = Vec::new();
     for row in &rows {
-        let position = unsigned(row, "position")?;
+        let position = optional(row, "position")?;
         match parked.last_mut().filter(|last| Ok(last.entity) == entity(row).map_err(|_| ())) {
-            Some(last) => last.positions.push(position),
+            Some(last) => last.positions.extend(position),
             None => parked.push(parked_entity(row, position)?),
         }
     }
@@ -63,17 +67,31 @@ pub(super) async fn parked(connection: &mut SqliteConnection, lane: LaneKey) -> 
     Ok(parked)
 }
 
-fn parked_entity(row: &SqliteRow, head: u64) -> Result<ParkedEntity> {
+/// A number, or nothing where the column is NULL.
+fn optional(row: &SqliteRow, column: &'static str) -> Result<Option<u64>> {
+    match get::<Option<i64>>(row, column)? {
+        Some(_) => unsigned(row, column).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn parked_entity(row: &SqliteRow, head: Option<u64>) -> Result<ParkedEntity> {
     let state = match get(row, "state")? {
         "retry" => ParkedState::Retry,
         "held" => ParkedState::Held,
         "draining" => ParkedState::Draining,
+        "blocked" => ParkedState::Blocked,
         _ => return Err(corrupt("parked_entities.state")),
+    };
+    let overflow = match (optional(row, "overflow_after")?, optional(row, "overflow_last")?) {
+        (Some(after), Some(last)) => Some(Overflow { after, last }),
+        _ => None,
     };
     Ok(ParkedEntity {
         entity: entity(row)?,
         state,
-        positions: vec![head],
+        positions: head.into_iter().collect(),
+        overflow,
         attempts: unsigned(row, "attempts")?,
         interruptions: unsigned(row, "interruptions")?,
         due_at: timestamp(row, "due_at")?,

@@ -11,7 +11,7 @@ pub fn flush(lane: &ClaimedLane, seq: u64, watermark: u64, acked: &[u64]) -> Lan
     LaneFlush {
         lane: lane.lane,
         epoch: lane.epoch,
-        state: JournalState { seq, watermark, acked: acked.to_vec() },
+        state: JournalState { seq, watermark, acked: acked.to_vec(), detours: Vec::new() },
         park: vec![],
         unpark: vec![],
         defer: vec![],
@@ -78,7 +78,7 @@ pub async fn a_new_lane_begins_where_its_subscription_does(database: &dyn Databa
     for lane in claimed.expect("claimed") {
         let shard = subscription.lanes.shard_of(lane.lane.lane, fixture.shards);
         let watermark = subscription.starts_after[usize::from(shard.0)];
-        assert_eq!(lane.state, JournalState { seq: 0, watermark, acked: vec![] });
+        assert_eq!(lane.state, JournalState { watermark, ..JournalState::default() });
         assert_eq!((lane.parked, lane.deferred), (vec![], vec![]));
     }
 }

@@ -162,6 +162,8 @@ macro_rules! conformance {
         $crate::conformance!(@cases $fresh, parked: [
             parked_entities_read_back_whole,
             a_parked_entity_is_replaced_as_a_whole,
+            an_overflow_reads_back_with_and_without_listed_positions,
+            detours_are_part_of_the_progress,
             an_entity_may_leave_and_return_in_one_flush,
             a_thousand_waiting_positions_read_back,
             deferred_events_read_back_until_settled,

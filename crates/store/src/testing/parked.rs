@@ -1,18 +1,19 @@
 //! What left the window: parked entities, deferred events, dead letters.
 
 use portero_types::limits::REASON_BYTES_MAX;
-use portero_types::{EntityHash, LaneNo, ReceiptId, Timestamp};
+use portero_types::{EntityHash, LaneNo, ReceiptId, TenantNo, Timestamp};
 
 use super::fixture::{NOW, random};
 use super::lanes::{Owned, flush};
 use super::{Database, assert_fails};
-use crate::{DeadLetter, Deferred, ErrorKind, LaneFlush, ParkedEntity, ParkedState};
+use crate::{DeadLetter, Deferred, Detour, ErrorKind, LaneFlush, Overflow, ParkedEntity, ParkedState};
 
 fn parked(entity: u64, positions: &[u64]) -> ParkedEntity {
     ParkedEntity {
         entity: EntityHash(entity),
         state: ParkedState::Retry,
         positions: positions.to_vec(),
+        overflow: None,
         attempts: 2,
         interruptions: 1,
         due_at: Timestamp::from_micros(NOW.as_micros() + 1),
@@ -78,6 +79,39 @@ pub async fn a_parked_entity_is_replaced_as_a_whole(database: &dyn Database) {
     owned.write(&LaneFlush { park: vec![after.clone()], ..flush(&owned.lane, 2, 7, &[]) }).await;
     let found = owned.taken_over().await.parked.clone();
     assert_eq!(found, [after, before[1].clone()]);
+}
+
+pub async fn an_overflow_reads_back_with_and_without_listed_positions(database: &dyn Database) {
+    let mut owned = Owned::new(database, 20).await;
+    let mut listed = parked(1, &[1, 2]);
+    listed.overflow = Some(Overflow { after: 2, last: 9 });
+    let mut unlisted = parked(2, &[]);
+    unlisted.overflow = Some(Overflow { after: 3, last: 4 });
+    let mut blocked = parked(3, &[]);
+    blocked.state = ParkedState::Blocked;
+    let mut park = vec![listed, unlisted, blocked];
+    owned.write(&LaneFlush { park: park.clone(), ..flush(&owned.lane, 1, 9, &[]) }).await;
+    assert_eq!(owned.taken_over().await.parked, park);
+    park[0] = parked(1, &[2, 9]);
+    owned.write(&LaneFlush { park: park[..1].to_vec(), ..flush(&owned.lane, 1, 9, &[]) }).await;
+    assert_eq!(owned.taken_over().await.parked, park);
+}
+
+pub async fn detours_are_part_of_the_progress(database: &dyn Database) {
+    let mut owned = Owned::new(database, 20).await;
+    let open =
+        Detour { tenant: TenantNo(7), starts_after: 3, ends_at: None, watermark: 5, acked: vec![8, 9] };
+    let ended =
+        Detour { tenant: TenantNo(9), starts_after: 1, ends_at: Some(6), watermark: 6, acked: vec![] };
+    let mut progress = flush(&owned.lane, 1, 10, &[12]);
+    progress.state.detours = vec![open.clone(), ended];
+    owned.write(&progress).await;
+    let found = owned.taken_over().await.state.clone();
+    assert_eq!((found.watermark, &found.acked, &found.detours), (10, &vec![12], &progress.state.detours));
+    let mut without = flush(&owned.lane, 1, 11, &[12]);
+    without.state.detours = vec![open.clone()];
+    owned.write(&without).await;
+    assert_eq!(owned.taken_over().await.state.detours, [open]);
 }
 
 pub async fn an_entity_may_leave_and_return_in_one_flush(database: &dyn Database) {
