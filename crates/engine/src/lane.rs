@@ -4,6 +4,7 @@
 mod ending;
 mod fate;
 mod flushing;
+mod handover;
 mod intake;
 mod offering;
 mod parking;
