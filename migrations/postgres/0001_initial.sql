@@ -6,11 +6,13 @@
 -- Hot tables (receipts, events, log, lane_journal) have no foreign keys: a check per row would lock the row of a busy tenant.
 
 -- One row. `shards` is fixed; `generation` rises when committed state was lost (restore, failover to a lagging standby).
+-- `incarnation` is which server and timeline this was when a gateway last looked.
 CREATE TABLE installation (
     only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     database_id uuid    NOT NULL DEFAULT gen_random_uuid(),
     shards      integer NOT NULL CHECK (shards IN (1, 2, 4, 8, 16, 32, 64)),
     generation  bigint  NOT NULL DEFAULT 1 CHECK (generation >= 1),
+    incarnation text,
     created_at  bigint  NOT NULL
 );
 
@@ -100,18 +102,22 @@ ALTER TABLE rejections ALTER COLUMN capture SET STORAGE EXTERNAL;
 CREATE INDEX rejections_source ON rejections (source_no, request_id);
 CREATE INDEX rejections_received ON rejections (received_at);
 
+-- `dead_letter_policy`: what becomes of an entity when one of its events dies. `expired` counts events that retention dropped
+-- before they were delivered.
 CREATE TABLE subscriptions (
-    subscription_no   bigint   PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
-    subscription_id   text     COLLATE "C" NOT NULL CONSTRAINT subscriptions_id UNIQUE
-                               CHECK (octet_length(subscription_id) BETWEEN 1 AND 63),
-    tenant_no         bigint   REFERENCES tenants (tenant_no),
-    sources           text[]   NOT NULL,
-    event_types       text[]   NOT NULL,
-    lanes             integer  NOT NULL CHECK (lanes IN (1, 2, 4, 8, 16, 32, 64, 128, 256)),
-    attempts_max      integer  NOT NULL CHECK (attempts_max BETWEEN 1 AND 1000),
-    defer_deadline_ms bigint   NOT NULL CHECK (defer_deadline_ms >= 0),
-    starts_after      bigint[] NOT NULL CHECK (cardinality(starts_after) BETWEEN 1 AND 64 AND 0 <= ALL (starts_after)),
-    created_at        bigint   NOT NULL
+    subscription_no    bigint   PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    subscription_id    text     COLLATE "C" NOT NULL CONSTRAINT subscriptions_id UNIQUE
+                                CHECK (octet_length(subscription_id) BETWEEN 1 AND 63),
+    tenant_no          bigint   REFERENCES tenants (tenant_no),
+    sources            text[]   NOT NULL,
+    event_types        text[]   NOT NULL,
+    lanes              integer  NOT NULL CHECK (lanes IN (1, 2, 4, 8, 16, 32, 64, 128, 256)),
+    attempts_max       integer  NOT NULL CHECK (attempts_max BETWEEN 1 AND 1000),
+    defer_deadline_ms  bigint   NOT NULL CHECK (defer_deadline_ms >= 0),
+    dead_letter_policy text     NOT NULL CHECK (dead_letter_policy IN ('continue', 'park_entity')),
+    starts_after       bigint[] NOT NULL CHECK (cardinality(starts_after) BETWEEN 1 AND 64 AND 0 <= ALL (starts_after)),
+    expired            bigint   NOT NULL DEFAULT 0 CHECK (expired >= 0),
+    created_at         bigint   NOT NULL
 );
 
 -- The ledger and the only authority for "once". Never partitioned by time: the key must be unique over all of it.
@@ -201,7 +207,44 @@ CREATE TABLE lane_owners (
     PRIMARY KEY (subscription_no, lane)
 );
 
-CREATE INDEX lane_owners_session ON lane_owners (session_id);
+CREATE INDEX lane_owners_session ON lane_owners (session_id, subscription_no);
+
+-- How much of a subscription's work each session takes, relative to the others. No row is a weight of 0.
+CREATE TABLE lane_shares (
+    subscription_no bigint NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
+    session_id      uuid   NOT NULL REFERENCES replica_sessions (session_id) ON DELETE CASCADE,
+    weight          bigint NOT NULL CHECK (weight BETWEEN 1 AND 4294967295),
+    PRIMARY KEY (subscription_no, session_id)
+);
+
+CREATE INDEX lane_shares_session ON lane_shares (session_id, subscription_no);
+
+-- The newest stream of a consumer's instance under each session. Of one instance the row with the highest `joined` is the newest
+-- of all; the sessions of the others find their rows `replaced` or outnumbered.
+CREATE SEQUENCE consumer_joins AS bigint;
+
+CREATE TABLE consumer_streams (
+    subscription_no bigint  NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
+    session_id      uuid    NOT NULL REFERENCES replica_sessions (session_id) ON DELETE CASCADE,
+    joined          bigint  NOT NULL,
+    replaced        boolean NOT NULL DEFAULT false,
+    instance        text    COLLATE "C" NOT NULL CHECK (octet_length(instance) <= 1024),
+    boot            text    COLLATE "C" NOT NULL CHECK (octet_length(boot) <= 1024),
+    PRIMARY KEY (subscription_no, instance, session_id)
+);
+
+CREATE INDEX consumer_streams_session ON consumer_streams (session_id, subscription_no);
+
+-- What operators ask of whoever owns the lane. Its owner takes the rows away.
+CREATE TABLE lane_requests (
+    subscription_no bigint   NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
+    entity_hash     bigint   NOT NULL,
+    requested_at    bigint   NOT NULL,
+    lane            smallint NOT NULL CHECK (lane BETWEEN 0 AND 255),
+    action          text     NOT NULL CHECK (action IN ('retry', 'dead_letter')),
+    requested_by    text     NOT NULL CHECK (octet_length(requested_by) <= 1024),
+    PRIMARY KEY (subscription_no, lane, entity_hash)
+);
 
 -- Append-only: rows updated in place slow down as soon as someone holds a snapshot. The newest row of a lane is its state; older
 -- ones are deleted in bulk. `acked` and `detours`: see the store's codec.

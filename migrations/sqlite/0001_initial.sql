@@ -5,12 +5,14 @@
 -- `installation.created_at`, `deleted_at` and `replica_sessions.expires_at` are the database's own clock.
 -- Ids are 16 bytes, entity hashes are 64 bits as a signed number. Text compares byte by byte. Text never holds NUL.
 
--- One row. `shards` is fixed; `generation` rises when committed state was lost (restore).
+-- One row. `shards` is fixed; `generation` rises when committed state was lost (restore). `incarnation` is drawn at each start and
+-- kept beside the file too, so that a restored file is recognised.
 CREATE TABLE installation (
     only_row    INTEGER PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
     database_id BLOB    NOT NULL CHECK (octet_length(database_id) = 16),
     shards      INTEGER NOT NULL CHECK (shards IN (1, 2, 4, 8, 16, 32, 64)),
     generation  INTEGER NOT NULL DEFAULT 1 CHECK (generation >= 1),
+    incarnation TEXT,
     created_at  INTEGER NOT NULL
 ) STRICT;
 
@@ -100,17 +102,21 @@ CREATE TABLE rejections (
 CREATE INDEX rejections_source ON rejections (source_no, request_id);
 CREATE INDEX rejections_received ON rejections (received_at);
 
+-- `dead_letter_policy`: what becomes of an entity when one of its events dies. `expired` counts events that retention dropped
+-- before they were delivered.
 CREATE TABLE subscriptions (
-    subscription_no   INTEGER PRIMARY KEY AUTOINCREMENT,
-    subscription_id   TEXT    NOT NULL UNIQUE CHECK (octet_length(subscription_id) BETWEEN 1 AND 63),
-    tenant_no         INTEGER REFERENCES tenants (tenant_no),
-    sources           TEXT    NOT NULL CHECK (json_type(sources) = 'array'),
-    event_types       TEXT    NOT NULL CHECK (json_type(event_types) = 'array'),
-    lanes             INTEGER NOT NULL CHECK (lanes IN (1, 2, 4, 8, 16, 32, 64, 128, 256)),
-    attempts_max      INTEGER NOT NULL CHECK (attempts_max BETWEEN 1 AND 1000),
-    defer_deadline_ms INTEGER NOT NULL CHECK (defer_deadline_ms >= 0),
-    starts_after      TEXT    NOT NULL CHECK (json_array_length(starts_after) BETWEEN 1 AND 64),
-    created_at        INTEGER NOT NULL
+    subscription_no    INTEGER PRIMARY KEY AUTOINCREMENT,
+    subscription_id    TEXT    NOT NULL UNIQUE CHECK (octet_length(subscription_id) BETWEEN 1 AND 63),
+    tenant_no          INTEGER REFERENCES tenants (tenant_no),
+    sources            TEXT    NOT NULL CHECK (json_type(sources) = 'array'),
+    event_types        TEXT    NOT NULL CHECK (json_type(event_types) = 'array'),
+    lanes              INTEGER NOT NULL CHECK (lanes IN (1, 2, 4, 8, 16, 32, 64, 128, 256)),
+    attempts_max       INTEGER NOT NULL CHECK (attempts_max BETWEEN 1 AND 1000),
+    defer_deadline_ms  INTEGER NOT NULL CHECK (defer_deadline_ms >= 0),
+    dead_letter_policy TEXT    NOT NULL CHECK (dead_letter_policy IN ('continue', 'park_entity')),
+    starts_after       TEXT    NOT NULL CHECK (json_array_length(starts_after) BETWEEN 1 AND 64),
+    expired            INTEGER NOT NULL DEFAULT 0 CHECK (expired >= 0),
+    created_at         INTEGER NOT NULL
 ) STRICT;
 
 CREATE INDEX subscriptions_tenant ON subscriptions (tenant_no) WHERE tenant_no IS NOT NULL;
@@ -199,6 +205,41 @@ CREATE TABLE lane_owners (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX lane_owners_session ON lane_owners (session_id) WHERE session_id IS NOT NULL;
+
+-- How much of a subscription's work each session takes, relative to the others. No row is a weight of 0.
+CREATE TABLE lane_shares (
+    subscription_no INTEGER NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
+    session_id      BLOB    NOT NULL REFERENCES replica_sessions (session_id) ON DELETE CASCADE,
+    weight          INTEGER NOT NULL CHECK (weight BETWEEN 1 AND 4294967295),
+    PRIMARY KEY (subscription_no, session_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX lane_shares_session ON lane_shares (session_id);
+
+-- The newest stream of a consumer's instance under each session. Of one instance the row with the highest `joined` is the newest
+-- of all; the sessions of the others find their rows `replaced` or outnumbered.
+CREATE TABLE consumer_streams (
+    subscription_no INTEGER NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
+    instance        TEXT    NOT NULL CHECK (octet_length(instance) <= 1024 AND instr(instance, char(0)) = 0),
+    session_id      BLOB    NOT NULL REFERENCES replica_sessions (session_id) ON DELETE CASCADE,
+    boot            TEXT    NOT NULL CHECK (octet_length(boot) <= 1024 AND instr(boot, char(0)) = 0),
+    joined          INTEGER NOT NULL,
+    replaced        INTEGER NOT NULL DEFAULT 0 CHECK (replaced IN (0, 1)),
+    PRIMARY KEY (subscription_no, instance, session_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX consumer_streams_session ON consumer_streams (session_id);
+
+-- What operators ask of whoever owns the lane. Its owner takes the rows away.
+CREATE TABLE lane_requests (
+    subscription_no INTEGER NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
+    lane            INTEGER NOT NULL CHECK (lane BETWEEN 0 AND 255),
+    entity_hash     INTEGER NOT NULL,
+    action          TEXT    NOT NULL CHECK (action IN ('retry', 'dead_letter')),
+    requested_by    TEXT    NOT NULL CHECK (octet_length(requested_by) <= 1024 AND instr(requested_by, char(0)) = 0),
+    requested_at    INTEGER NOT NULL,
+    PRIMARY KEY (subscription_no, lane, entity_hash)
+) STRICT, WITHOUT ROWID;
 
 -- Append-only; older states are deleted now and then. The last state of a lane has the highest (epoch, seq). `acked`: see
 -- the store's codec.

@@ -302,7 +302,7 @@ async fn lanes_that_the_session_has_and_nobody_here_holds_are_taken_up_again() {
     let id = SubscriptionId::new("billing").expect("valid");
     let subscription = run.store.subscription(&id).await.expect("read").expect("there");
     // As after an outage in which the actor dropped its lanes, or a claim whose answer was lost.
-    let claimed = run.store.claim_lanes(run.session, subscription.no, subscription.lanes).await;
+    let claimed = run.store.claim_lanes(run.session, subscription.no, subscription.lanes, 1).await;
     assert_eq!(claimed.expect("claimed").len(), 16);
     run.accept("a", &["a1"]).await;
     let mut stream = run.attach("c").await;

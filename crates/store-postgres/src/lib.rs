@@ -5,6 +5,7 @@
 //! | `accept` | the accept statement: receipts, events and log entries in one commit |
 //! | `log` | pages in commit order, bodies by receipt |
 //! | `lane` | sessions, lanes, journal, parked entities, dead letters |
+//! | `hints` | hints between gateways, on a connection of their own |
 //! | `config` | tenants, sources, secrets, subscriptions and their revision |
 //! | `rejection` | the newest refused requests of each source |
 //! | `schema` | migrations, identity, health |
@@ -23,6 +24,7 @@
 mod accept;
 mod config;
 mod error;
+mod hints;
 mod lane;
 mod lease;
 mod log;

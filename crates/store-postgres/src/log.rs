@@ -12,6 +12,18 @@ use crate::error::{Effect, corrupt};
 use crate::lease::rows;
 use crate::row::{byte, get, parse, unsigned, unsigned32};
 
+/// A range scan of the primary key: entries that are not in the scope are read and passed over.
+const PAGE: &str = "
+SELECT h.head, l.* FROM (SELECT coalesce(max(position), 0) AS head FROM log WHERE shard = $1) h
+LEFT JOIN LATERAL (
+    SELECT * FROM log WHERE shard = $1 AND position > $2 AND position <= $3
+       AND ($5::bigint IS NULL OR tenant_no = $5) AND tenant_no <> ALL ($6)
+       AND (cardinality($7::bigint[]) = 0 OR source_no = ANY ($7))
+       AND ($8::bigint IS NULL OR entity_hash = $8) AND slot BETWEEN $9 AND $10
+    ORDER BY position LIMIT $4
+) l ON true
+ORDER BY l.position";
+
 #[async_trait]
 impl LogStore for PostgresStore {
     async fn heads(&self) -> Result<Vec<u64>> {
@@ -23,25 +35,28 @@ impl LogStore for PostgresStore {
     }
 
     async fn page(&self, request: PageRequest) -> Result<LogPage> {
-        let query = sqlx::query(
-            "SELECT h.head, l.* FROM (SELECT coalesce(max(position), 0) AS head FROM log WHERE shard = $1) h
-             LEFT JOIN LATERAL (
-                 SELECT * FROM log WHERE shard = $1 AND position > $2 ORDER BY position LIMIT $3
-             ) l ON true
-             ORDER BY l.position",
-        )
-        .bind(i16::from(request.shard.0))
-        .bind(i64::try_from(request.after).unwrap_or(i64::MAX))
-        .bind(i64::from(request.limit));
+        let scope = &request.scope;
+        let (first, last) = scope.slots.map_or((0, 255), |(first, last)| (first.0, last.0));
+        let query = sqlx::query(PAGE)
+            .bind(i16::from(request.shard.0))
+            .bind(clamped(request.after))
+            .bind(clamped(request.last()))
+            .bind(i64::from(request.limit))
+            .bind(scope.tenant.map(|tenant| tenant.0))
+            .bind(scope.not_tenants.iter().map(|tenant| tenant.0).bind_iter())
+            .bind(scope.sources.iter().map(|source| source.0).bind_iter())
+            .bind(scope.entity.map(EntityHash::to_bits))
+            .bind(i16::from(first))
+            .bind(i16::from(last));
         let found = rows(&self.pools.flush, query, Effect::None).await?;
-        let mut page = LogPage::default();
+        let (mut head, mut entries) = (0, Vec::new());
         for row in &found {
-            page.head = unsigned(row, "head")?;
+            head = unsigned(row, "head")?;
             if get::<Option<i64>>(row, "position")?.is_some() {
-                page.entries.push(entry(row)?);
+                entries.push(entry(row)?);
             }
         }
-        Ok(page)
+        Ok(LogPage::of(&request, head, entries))
     }
 
     async fn entries_at(&self, shard: Shard, positions: &[u64]) -> Result<Vec<LogEntry>> {
@@ -68,6 +83,10 @@ impl LogStore for PostgresStore {
         .bind(receipts.iter().map(|id| id.0).bind_iter());
         rows(&self.pools.flush, query, Effect::None).await?.iter().map(event).collect()
     }
+}
+
+fn clamped(position: u64) -> i64 {
+    i64::try_from(position).unwrap_or(i64::MAX)
 }
 
 fn entry(row: &PgRow) -> Result<LogEntry> {

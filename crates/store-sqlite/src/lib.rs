@@ -5,6 +5,7 @@
 //! | `accept` | receipts, events and log entries in one commit |
 //! | `log` | pages in commit order, bodies by receipt |
 //! | `lane` | sessions, lanes, journal, parked entities, dead letters |
+//! | `hints` | hints within the process |
 //! | `config` | tenants, sources, secrets, subscriptions and their revision |
 //! | `rejection` | the newest refused requests of each source |
 //! | `schema` | migrations, identity, health |
@@ -25,6 +26,7 @@ mod accept;
 mod config;
 mod error;
 mod file;
+mod hints;
 mod lane;
 mod log;
 mod reader;
@@ -39,11 +41,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portero_store::{Error, ErrorKind, Result};
+use portero_store::{Error, ErrorKind, Hint, Result};
 use portero_types::ShardCount;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, broadcast};
 use tokio_util::task::TaskTracker;
 
 use crate::file::FileLock;
@@ -63,6 +65,7 @@ pub struct SqliteStore {
     readers: Readers,
     tasks: TaskTracker,
     shards: Arc<OnceCell<ShardCount>>,
+    hints: broadcast::Sender<Hint>,
     // Last, so that it is let go after the connections.
     _lock: Arc<FileLock>,
 }
@@ -92,7 +95,8 @@ impl SqliteStore {
         let tasks = TaskTracker::new();
         let writer = Writer::open(options.clone(), tasks.clone()).await?;
         let readers = Readers::open(options.pragma("query_only", "ON"), tasks.clone());
-        Ok(Self { writer, readers, tasks, shards: Arc::default(), _lock: Arc::new(lock) })
+        let (hints, _) = broadcast::channel(hints::WAITING_MAX);
+        Ok(Self { writer, readers, tasks, shards: Arc::default(), hints, _lock: Arc::new(lock) })
     }
 
     /// Opens [`FILE_NAME`] in a folder.

@@ -3,12 +3,23 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use portero_store::{LogEntry, LogPage, LogStore, PageRequest, Result, codec};
-use portero_types::{Event, ReceiptId, RequestId, Shard, Slot, SourceNo, TenantNo};
+use portero_types::{EntityHash, Event, ReceiptId, RequestId, Shard, Slot, SourceNo, TenantNo};
 use sqlx::sqlite::SqliteRow;
 
 use crate::SqliteStore;
 use crate::error::{corrupt, statement};
-use crate::row::{entity, get, parse, receipt_id, signed, timestamp, unsigned, uuid};
+use crate::row::{entity, get, parse, receipt_id, timestamp, unsigned, uuid};
+
+/// A range scan of the primary key: entries that are not in the scope are read and passed over. One statement: a head that was
+/// read before or after the entries would belong to another moment.
+const PAGE: &str = "
+SELECT log_heads.head, entries.* FROM log_heads LEFT JOIN (
+    SELECT * FROM log WHERE shard = ?1 AND position > ?2 AND position <= ?3
+       AND (?5 IS NULL OR tenant_no = ?5) AND tenant_no NOT IN (SELECT value FROM json_each(?6))
+       AND (?7 = '[]' OR source_no IN (SELECT value FROM json_each(?7)))
+       AND (?8 IS NULL OR entity_hash = ?8) AND slot BETWEEN ?9 AND ?10
+    ORDER BY position LIMIT ?4
+) AS entries ON true WHERE log_heads.shard = ?1 ORDER BY entries.position";
 
 #[async_trait]
 impl LogStore for SqliteStore {
@@ -19,14 +30,19 @@ impl LogStore for SqliteStore {
     }
 
     async fn page(&self, request: PageRequest) -> Result<LogPage> {
-        // One statement: a head that was read before or after the entries would belong to another moment.
-        let sql = "SELECT log_heads.head, entries.* FROM log_heads LEFT JOIN \
-                   (SELECT * FROM log WHERE shard = ?1 AND position > ?2 ORDER BY position LIMIT ?3) AS entries \
-                   ON true WHERE log_heads.shard = ?1 ORDER BY entries.position";
-        let rows = sqlx::query(sql)
+        let scope = &request.scope;
+        let (first, last) = scope.slots.map_or((0, 255), |(first, last)| (first.0, last.0));
+        let rows = sqlx::query(PAGE)
             .bind(request.shard.0)
-            .bind(signed(request.after, "a position")?)
+            .bind(clamped(request.after))
+            .bind(clamped(request.last()))
             .bind(request.limit)
+            .bind(scope.tenant.map(|tenant| tenant.0))
+            .bind(json(&scope.not_tenants.iter().map(|tenant| tenant.0).collect::<Vec<_>>()))
+            .bind(json(&scope.sources.iter().map(|source| source.0).collect::<Vec<_>>()))
+            .bind(scope.entity.map(EntityHash::to_bits))
+            .bind(first)
+            .bind(last)
             .fetch_all(self.readers.pool())
             .await
             .map_err(statement)?;
@@ -36,7 +52,7 @@ impl LogStore for SqliteStore {
             .filter(|row| !matches!(get::<Option<i64>>(row, "position"), Ok(None)))
             .map(entry)
             .collect::<Result<_>>()?;
-        Ok(LogPage { entries, head })
+        Ok(LogPage::of(&request, head, entries))
     }
 
     async fn entries_at(&self, shard: Shard, positions: &[u64]) -> Result<Vec<LogEntry>> {
@@ -72,6 +88,10 @@ impl LogStore for SqliteStore {
 /// A list or map as JSON: an argument for `json_each`, or the text of a column.
 pub(crate) fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("numbers and texts can be written as JSON")
+}
+
+fn clamped(position: u64) -> i64 {
+    i64::try_from(position).unwrap_or(i64::MAX)
 }
 
 fn entry(row: &SqliteRow) -> Result<LogEntry> {

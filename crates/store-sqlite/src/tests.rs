@@ -126,7 +126,7 @@ async fn the_journal_of_a_lane_stays_short() {
         let session = new_session("host", 60_000);
         store.open_session(&session).await.expect("a session");
         let claimed =
-            store.claim_lanes(session.id, subscription.no, subscription.lanes).await.expect("claimed");
+            store.claim_lanes(session.id, subscription.no, subscription.lanes, 1).await.expect("claimed");
         for seq in 1..=200 {
             store.flush_lanes(session.id, &[flush(&claimed[0], seq, 0, &[])]).await.expect("written");
         }

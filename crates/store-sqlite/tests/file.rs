@@ -44,7 +44,7 @@ async fn everything_committed_is_there_after_a_restart() {
     let position = fixture.accepted(&event).await;
     let head = fixture.fill(Shard(0), 5).await;
     let session = fixture.session("host").await;
-    let claimed = store.claim_lanes(session, subscription.no, subscription.lanes).await.expect("claimed");
+    let claimed = store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed");
     store.flush_lanes(session, &[flush(&claimed[0], 1, head - 1, &[head])]).await.expect("written");
     let (revision, identity) = (store.revision().await.expect("read"), store.identity().await.expect("read"));
     drop(fixture);
@@ -62,7 +62,8 @@ async fn everything_committed_is_there_after_a_restart() {
     assert_eq!(store.events(&[event.receipt_id]).await.expect("read")[0].body, event.body);
     let session = new_session("host", 60_000);
     store.open_session(&session).await.expect("a session");
-    let claimed = store.claim_lanes(session.id, subscription.no, subscription.lanes).await.expect("claimed");
+    let claimed =
+        store.claim_lanes(session.id, subscription.no, subscription.lanes, 1).await.expect("claimed");
     assert_eq!((claimed[0].state.watermark, claimed[0].state.acked.as_slice()), (head - 1, &[head][..]));
 }
 
@@ -79,7 +80,7 @@ async fn what_was_answered_is_in_the_files_without_a_clean_end() {
     let wal = fs::metadata(copy.path().join(format!("{FILE_NAME}-wal"))).expect("a write-ahead log").len();
     assert!(wal > 0);
     let revived = SqliteStore::open_in(copy.path()).await.expect("opens");
-    let page = revived.page(PageRequest { shard: Shard(0), after: 0, limit: 100 }).await.expect("a page");
+    let page = revived.page(PageRequest::new(Shard(0), 0, 100)).await.expect("a page");
     assert_eq!((page.entries.len(), page.entries[40].receipt_id), (41, last.receipt_id));
 }
 
@@ -100,7 +101,7 @@ async fn a_write_cut_short_leaves_receipts_events_and_log_of_one_mind() {
         file.set_len(length.saturating_sub(cut)).expect("cut");
         drop(file);
         let revived = SqliteStore::open_in(copy.path()).await.expect("opens");
-        let page = revived.page(PageRequest { shard: Shard(0), after: 0, limit: 100 }).await.expect("a page");
+        let page = revived.page(PageRequest::new(Shard(0), 0, 100)).await.expect("a page");
         let receipts: Vec<_> = page.entries.iter().map(|entry| entry.receipt_id).collect();
         assert_eq!(page.entries.last().map_or(0, |entry| entry.n), page.head);
         assert_eq!(receipts.len() % 3, 0, "a batch is there whole or not at all");

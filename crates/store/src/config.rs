@@ -103,6 +103,33 @@ pub enum StartAt {
     Earliest,
 }
 
+/// What becomes of an entity when one of its events is given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DeadLetterPolicy {
+    /// Its later events go on.
+    #[default]
+    Continue,
+    /// Its later events wait until an operator asks for a retry.
+    ParkEntity,
+}
+
+impl DeadLetterPolicy {
+    /// As databases hold it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Continue => "continue",
+            Self::ParkEntity => "park_entity",
+        }
+    }
+
+    /// From what databases hold.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Continue, Self::ParkEntity].into_iter().find(|policy| policy.name() == name)
+    }
+}
+
 /// Who gets which events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
@@ -122,8 +149,12 @@ pub struct Subscription {
     pub attempts_max: u32,
     /// How long a deferred event waits before it becomes a dead letter, milliseconds.
     pub defer_deadline_ms: u64,
+    /// What becomes of an entity when one of its events is given up.
+    pub dead_letter_policy: DeadLetterPolicy,
     /// Position of each shard, in shard order, after which it begins.
     pub starts_after: Vec<u64>,
+    /// How many of its events retention has dropped before they were delivered.
+    pub expired: u64,
     /// When it was created.
     pub created_at: Timestamp,
 }
@@ -145,6 +176,8 @@ pub struct NewSubscription {
     pub attempts_max: u32,
     /// See [`Subscription::defer_deadline_ms`].
     pub defer_deadline_ms: u64,
+    /// See [`Subscription::dead_letter_policy`].
+    pub dead_letter_policy: DeadLetterPolicy,
     /// Where it begins.
     pub start_at: StartAt,
     /// Now.

@@ -8,6 +8,8 @@ use portero_types::{
     Timestamp,
 };
 
+use crate::{LaneRequest, ParkedListing, Roll};
+
 /// A lane of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaneKey {
@@ -189,6 +191,14 @@ pub trait LaneStore: Send + Sync + 'static {
     /// The log's present incarnation.
     async fn generation(&self) -> crate::Result<Generation>;
 
+    /// Raises the generation by one, unless somebody has done so since it was `seen`. The present one.
+    async fn raise_generation(&self, seen: Generation) -> crate::Result<Generation>;
+
+    /// The log's present incarnation after a look at the database itself: when its identity or line of history is not the
+    /// recorded one (another server took its place, it was restored), it is recorded and the generation is raised. To be
+    /// called at start and after an outage.
+    async fn incarnation(&self) -> crate::Result<Generation>;
+
     /// Opens a session and fences older ones of the same instance. A store that one process owns alone fences all.
     async fn open_session(&self, session: &NewSession) -> crate::Result<()>;
 
@@ -201,18 +211,63 @@ pub trait LaneStore: Send + Sync + 'static {
     /// Ends a session: its lanes are free at once.
     async fn close_session(&self, session: SessionId) -> crate::Result<()>;
 
-    /// Claims all lanes of a subscription that nobody alive owns: fence the expired owner, commit, take over with the
-    /// next epoch, read the journal; in that order. Lanes that `session` owns already are not in the answer.
+    /// Records the session's weight in a subscription, then claims lanes that nobody alive owns, up to the session's share
+    /// by [`crate::balance::targets`]: fence the expired owner, commit, take over with the next epoch, read the journal; in
+    /// that order. Lanes that `session` owns already are not in the answer. With a weight of 0 nothing is claimed.
+    ///
+    /// What lies beyond its shard's head belongs to a history that was lost: positions there will be handed out again. Progress
+    /// is cut to the head, parked, deferred and dead events beyond it are dropped, and the generation is raised, all in the
+    /// transaction that claims. It is logged as an error. Entries that retention has dropped are no such loss.
     ///
     /// # Errors
     /// `Fenced` when the session itself is fenced or expired. `NotFound` when there is no such subscription.
-    /// `Corrupt` when a lane's journal lies beyond its shard's head (committed events were lost): nothing is claimed.
     async fn claim_lanes(
         &self,
         session: SessionId,
         subscription: SubscriptionNo,
         lanes: LaneCount,
+        weight: u32,
     ) -> crate::Result<Vec<ClaimedLane>>;
+
+    /// Records how much of a subscription's work the session can take, relative to the others'; 0 for none. Tells others.
+    ///
+    /// # Errors
+    /// `Fenced` when the session is fenced; `NotFound` when there is no such subscription.
+    async fn attend(
+        &self,
+        session: SessionId,
+        subscription: SubscriptionNo,
+        weight: u32,
+    ) -> crate::Result<()>;
+
+    /// How things stand for a session in all its subscriptions: one statement, cheap while nothing is shared, for a call
+    /// per second.
+    ///
+    /// # Errors
+    /// `Fenced` when the session is fenced.
+    async fn roll(&self, session: SessionId) -> crate::Result<Roll>;
+
+    /// A stream of a consumer's instance has opened under this session. The newest join of an instance wins: other
+    /// sessions find it in [`Share::replaced`](crate::Share::replaced). `boot` tells runs of the instance apart. Tells others.
+    ///
+    /// # Errors
+    /// `Fenced` when the session is fenced; `NotFound` when there is no such subscription.
+    async fn join(
+        &self,
+        session: SessionId,
+        subscription: SubscriptionNo,
+        instance: &str,
+        boot: &str,
+    ) -> crate::Result<()>;
+
+    /// The stream has ended. Nothing happens when another `boot` of the instance has joined this session since.
+    async fn leave(
+        &self,
+        session: SessionId,
+        subscription: SubscriptionNo,
+        instance: &str,
+        boot: &str,
+    ) -> crate::Result<()>;
 
     /// Writes what changed, in one transaction, under the session's share lock. Returns the lanes that were written;
     /// a lane that is missing in the answer is lost to another owner and must stop. Writing the same `seq` again, or a
@@ -223,9 +278,38 @@ pub trait LaneStore: Send + Sync + 'static {
     /// `Refused` when a watermark would fall or acked positions do not rise: nothing was written.
     async fn flush_lanes(&self, session: SessionId, flushes: &[LaneFlush]) -> crate::Result<Vec<LaneKey>>;
 
-    /// Gives up a session's lanes of a subscription, so that another session may claim them at once. The caller has flushed
-    /// and stopped them. Epochs stay, so that the next owner's is higher.
-    async fn release_lanes(&self, session: SessionId, subscription: SubscriptionNo) -> crate::Result<()>;
+    /// Gives up lanes of a subscription that the session owns, so that another session may claim them at once; `None` means
+    /// all of them and the session's weight. The caller has flushed and stopped them. Epochs stay, so that the next owner's
+    /// is higher. Tells others.
+    async fn release_lanes(
+        &self,
+        session: SessionId,
+        subscription: SubscriptionNo,
+        lanes: Option<&[LaneNo]>,
+    ) -> crate::Result<()>;
+
+    /// Asks something of whoever owns the lane, now or later. The newest request for an entity takes the place of older
+    /// ones. Tells others.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such subscription.
+    async fn request(&self, subscription: SubscriptionNo, request: LaneRequest) -> crate::Result<()>;
+
+    /// Takes the requests for lanes that the session owns: they are gone from here. In the order of their times.
+    async fn take_requests(
+        &self,
+        session: SessionId,
+        subscription: SubscriptionNo,
+    ) -> crate::Result<Vec<LaneRequest>>;
+
+    /// Parked entities of a subscription, as last flushed, in the order of lane and of the entity's hash as a signed number,
+    /// starting after `after`. At most [`PARKED_LISTING_MAX`](crate::PARKED_LISTING_MAX).
+    async fn parked_entities(
+        &self,
+        subscription: SubscriptionNo,
+        after: Option<(LaneNo, EntityHash)>,
+        limit: u32,
+    ) -> crate::Result<Vec<ParkedListing>>;
 
     /// Dead letters of a subscription in the order of lane and position, starting after `after` (a lane and position).
     async fn dead_letters(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portero_auth::{Action, SubscriptionRef, SubscriptionScope, allows};
 use portero_proto::v1;
-use portero_store::{NewSubscription, StartAt, Subscription};
+use portero_store::{DeadLetterPolicy, NewSubscription, StartAt, Subscription};
 use portero_types::{LaneCount, LaneNo, SubscriptionId, TenantId};
 use tonic::{Request, Response, Status};
 
@@ -171,6 +171,13 @@ impl Admin {
             lanes,
             attempts_max,
             defer_deadline_ms: u64::try_from(defer_deadline.as_millis()).unwrap_or(u64::MAX),
+            dead_letter_policy: match v1::DeadLetterPolicy::try_from(wanted.dead_letter_policy) {
+                Ok(v1::DeadLetterPolicy::ParkEntity) => DeadLetterPolicy::ParkEntity,
+                Ok(v1::DeadLetterPolicy::Unspecified | v1::DeadLetterPolicy::Continue) => {
+                    DeadLetterPolicy::Continue
+                }
+                Err(_) => return Err(invalid("subscription.dead_letter_policy", "must be CONTINUE or PARK_ENTITY")),
+            },
             start_at: match v1::StartAt::try_from(wanted.start_at) {
                 Ok(v1::StartAt::Earliest) => StartAt::Earliest,
                 Ok(v1::StartAt::Unspecified | v1::StartAt::Latest) => StartAt::Latest,
@@ -234,6 +241,9 @@ fn to_proto(subscription: &Subscription) -> v1::Subscription {
         defer_deadline: Some(time::duration_to_proto(Duration::from_millis(subscription.defer_deadline_ms))),
         start_at: v1::StartAt::Unspecified.into(),
         create_time: Some(time::to_proto(subscription.created_at)),
-        dead_letter_policy: v1::DeadLetterPolicy::Continue.into(),
+        dead_letter_policy: match subscription.dead_letter_policy {
+            DeadLetterPolicy::Continue => v1::DeadLetterPolicy::Continue.into(),
+            DeadLetterPolicy::ParkEntity => v1::DeadLetterPolicy::ParkEntity.into(),
+        },
     }
 }

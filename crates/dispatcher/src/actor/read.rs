@@ -48,9 +48,9 @@ impl Actor {
             if let Some(after) = after.filter(|after| *after < head) {
                 self.reading.insert(shard, Reading::Busy);
                 let store = self.shared.store.clone();
-                let request = PageRequest { shard, after, limit: PAGE_ENTRIES };
+                let request = PageRequest::new(shard, after, PAGE_ENTRIES);
                 self.jobs.spawn(async move {
-                    let result = store.page(request).await;
+                    let result = store.page(request.clone()).await;
                     Done::Page(PageDone { request, result })
                 });
             }
@@ -62,7 +62,7 @@ impl Actor {
     }
 
     pub(super) fn page_done(&mut self, done: PageDone) {
-        let PageRequest { shard, after, limit } = done.request;
+        let PageRequest { shard, after, limit, .. } = done.request;
         let page = match done.result {
             Ok(page) => {
                 self.reading.remove(&shard);

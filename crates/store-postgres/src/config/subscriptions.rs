@@ -1,6 +1,8 @@
 //! Subscriptions. Where one begins is read in the transaction that creates it.
 
-use portero_store::{Error, ErrorKind, NewSubscription, Page, Result, StartAt, Subscription};
+use portero_store::{
+    DeadLetterPolicy, Error, ErrorKind, NewSubscription, Page, Result, StartAt, Subscription,
+};
 use portero_types::{LaneCount, ShardCount, SourceId, SubscriptionId, SubscriptionNo, Timestamp};
 use sqlx::postgres::PgRow;
 
@@ -35,7 +37,10 @@ pub(super) fn read(row: &PgRow) -> Result<Subscription> {
         lanes: lanes(row)?,
         attempts_max: unsigned32(row, "attempts_max")?,
         defer_deadline_ms: unsigned(row, "defer_deadline_ms")?,
+        dead_letter_policy: DeadLetterPolicy::from_name(get(row, "dead_letter_policy")?)
+            .ok_or_else(|| corrupt("subscriptions.dead_letter_policy"))?,
         starts_after: starts.map_err(|_| corrupt("subscriptions.starts_after"))?,
+        expired: unsigned(row, "expired")?,
         created_at: Timestamp::from_micros(get(row, "created_at")?),
     })
 }
@@ -64,8 +69,8 @@ pub(super) async fn create(
     let defer_deadline_ms = signed(subscription.defer_deadline_ms, "defer_deadline_ms")?;
     let query = sqlx::query(
         "INSERT INTO subscriptions (subscription_id, tenant_no, sources, event_types, lanes, attempts_max,
-                                    defer_deadline_ms, starts_after, created_at)
-         SELECT $1, t.tenant_no, $3, $4, $5, $6, $7,
+                                    defer_deadline_ms, dead_letter_policy, starts_after, created_at)
+         SELECT $1, t.tenant_no, $3, $4, $5, $6, $7, $10,
                 (SELECT array_agg(CASE WHEN $8
                      THEN coalesce((SELECT max(position) FROM log WHERE shard = n), 0)
                      ELSE coalesce((SELECT min(position) - 1 FROM log WHERE shard = n), 0)
@@ -83,7 +88,8 @@ pub(super) async fn create(
     .bind(attempts_max)
     .bind(defer_deadline_ms)
     .bind(subscription.start_at == StartAt::Latest)
-    .bind(subscription.created_at.as_micros());
+    .bind(subscription.created_at.as_micros())
+    .bind(subscription.dead_letter_policy.name());
     let mut change = Change::begin(pool).await?;
     let created = change.create(query, "subscription", "tenant").await.and_then(|row| read(&row));
     change.end(created).await

@@ -1,11 +1,11 @@
 //! Taking over lanes. The order is the point: fence the expired owner and commit; take over with the next epoch; only then
 //! read the journal. Whatever the old owner was told to be durable is in what the new one reads.
 
-use portero_store::{ClaimedLane, Error, ErrorKind, JournalState, LaneKey, Result, codec};
+use portero_store::{ClaimedLane, JournalState, LaneKey, Result, codec};
 use portero_types::{Epoch, LaneCount, LaneNo, SessionId, ShardCount, SubscriptionNo};
 use sqlx::postgres::PgRow;
 
-use super::{parked, sessions};
+use super::{history, parked, sessions, share};
 use crate::error::corrupt;
 use crate::lease::Tx;
 use crate::pools::Pool;
@@ -17,10 +17,11 @@ pub(super) async fn claim(
     session: SessionId,
     subscription: SubscriptionNo,
     lanes: LaneCount,
+    weight: u32,
 ) -> Result<Vec<ClaimedLane>> {
     sessions::fence_expired(pool, subscription).await?;
     let mut tx = Tx::begin(pool).await?;
-    match claim_in(&mut tx, shards, session, subscription, lanes).await {
+    match claim_in(&mut tx, shards, session, subscription, lanes, weight).await {
         Ok(claimed) => tx.commit().await.map(|()| claimed),
         Err(error) => {
             tx.roll_back().await;
@@ -35,25 +36,35 @@ async fn claim_in(
     session: SessionId,
     subscription: SubscriptionNo,
     lanes: LaneCount,
+    weight: u32,
 ) -> Result<Vec<ClaimedLane>> {
     // Claims of one subscription are serial, so that the next statement sees every session that won a lane before.
     let lock =
         sqlx::query("SELECT starts_after FROM subscriptions WHERE subscription_no = $1 FOR NO KEY UPDATE");
     let found = tx.rows(lock.bind(subscription.0)).await?;
-    let missing = || Error::new(ErrorKind::NotFound, "there is no such subscription");
-    let starts_after: Vec<i64> = get(found.first().ok_or_else(missing)?, "starts_after")?;
+    let starts_after: Vec<i64> = get(found.first().ok_or_else(share::no_subscription)?, "starts_after")?;
     sessions::hold(tx, session).await?;
+    let wanted = share::weigh(tx, session, subscription, lanes, weight).await?;
+    if wanted == 0 {
+        return Ok(Vec::new());
+    }
 
     let take = sqlx::query(
         "INSERT INTO lane_owners AS o (subscription_no, lane, session_id, epoch)
-         SELECT $2, n, $1, 1 FROM generate_series(0, $3 - 1) AS n ORDER BY n
+         SELECT $2, n, $1, 1 FROM generate_series(0, $3 - 1) AS n
+         WHERE NOT EXISTS (
+             SELECT FROM lane_owners l JOIN replica_sessions s ON s.session_id = l.session_id AND NOT s.fenced
+             WHERE l.subscription_no = $2 AND l.lane = n
+         )
+         ORDER BY n LIMIT $4
          ON CONFLICT (subscription_no, lane) DO UPDATE SET session_id = $1, epoch = o.epoch + 1
          WHERE NOT EXISTS (SELECT FROM replica_sessions s WHERE s.session_id = o.session_id AND NOT s.fenced)
          RETURNING lane, epoch",
     )
     .bind(session.0)
     .bind(subscription.0)
-    .bind(i32::from(lanes.get()));
+    .bind(i32::from(lanes.get()))
+    .bind(i64::from(wanted));
     let taken = tx.rows(take).await?;
     let mut claimed = Vec::with_capacity(taken.len());
     for row in &taken {
@@ -75,25 +86,16 @@ async fn claim_in(
     }
     claimed.sort_by_key(|claimed| claimed.lane);
     if !claimed.is_empty() {
-        read_journal(tx, shards, lanes, &mut claimed).await?;
+        read_journal(tx, &mut claimed).await?;
         parked::load(tx, &mut claimed).await?;
+        let heads = history::heads(tx, shards).await?;
+        history::cut(tx, &heads, shards, lanes, &mut claimed).await?;
     }
     Ok(claimed)
 }
 
-/// The last state of each lane; what it replaced is deleted. A state beyond the shard's head is of a history that was lost.
-async fn read_journal(
-    tx: &mut Tx,
-    shards: ShardCount,
-    lanes: LaneCount,
-    claimed: &mut [ClaimedLane],
-) -> Result<()> {
-    let heads = sqlx::query(
-        "SELECT coalesce((SELECT max(position) FROM log WHERE shard = n), 0) AS head
-         FROM generate_series(0, $1 - 1) AS n ORDER BY n",
-    );
-    let heads = tx.rows(heads.bind(i32::from(shards.get()))).await?;
-    let heads = heads.iter().map(|row| unsigned(row, "head")).collect::<Result<Vec<_>>>()?;
+/// The last state of each lane; what it replaced is deleted.
+async fn read_journal(tx: &mut Tx, claimed: &mut [ClaimedLane]) -> Result<()> {
     let numbers: Vec<i16> = claimed.iter().map(|claimed| i16::from(claimed.lane.lane.0)).collect();
     let subscription = claimed.first().map_or(0, |claimed| claimed.lane.subscription.0);
     let last = sqlx::query(
@@ -113,14 +115,6 @@ async fn read_journal(
     .bind(&numbers);
     for row in &tx.rows(last).await? {
         let (lane, state) = state(row)?;
-        let shard = lanes.shard_of(lane, shards);
-        let head = heads.get(usize::from(shard.0)).copied().unwrap_or(0);
-        if state.acked.last().copied().unwrap_or(state.watermark) > head {
-            return Err(Error::new(
-                ErrorKind::Corrupt,
-                "lane_journal lies beyond the log's head: committed events were lost, or the log was restored alone",
-            ));
-        }
         let place = claimed.binary_search_by_key(&lane, |claimed| claimed.lane.lane);
         let claimed = &mut claimed[place.map_err(|_| corrupt("lane_journal.lane"))?];
         claimed.state = state;

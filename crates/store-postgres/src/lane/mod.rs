@@ -6,29 +6,36 @@
 
 mod claim;
 mod flush;
+mod history;
 mod parked;
+mod requests;
 mod sessions;
+mod share;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use portero_store::{
-    ClaimedLane, DeadLetter, Error, ErrorKind, LaneFlush, LaneKey, LaneStore, NewSession, Result,
+    ClaimedLane, DeadLetter, Error, ErrorKind, Hint, HintStore as _, LaneFlush, LaneKey, LaneRequest,
+    LaneStore, NewSession, ParkedListing, Result, Roll, SchemaStore as _,
 };
-use portero_types::{Generation, LaneCount, LaneNo, SessionId, SubscriptionNo};
+use portero_types::{EntityHash, Generation, LaneCount, LaneNo, SessionId, SubscriptionNo};
 
 use crate::PostgresStore;
-use crate::error::{Effect, corrupt};
-use crate::lease::rows;
-use crate::row::get;
 
 #[async_trait]
 impl LaneStore for PostgresStore {
     async fn generation(&self) -> Result<Generation> {
-        let query = sqlx::query("SELECT generation FROM installation");
-        let found = rows(&self.pools.control, query, Effect::None).await?;
-        let row = found.first().ok_or_else(|| corrupt("installation"))?;
-        get(row, "generation").map(Generation)
+        history::generation(&self.pools.control).await
+    }
+
+    async fn raise_generation(&self, seen: Generation) -> Result<Generation> {
+        history::raise(&self.pools.control, seen).await
+    }
+
+    async fn incarnation(&self) -> Result<Generation> {
+        let incarnation = self.identity().await?;
+        history::recognise(&self.pools.control, &incarnation).await
     }
 
     async fn open_session(&self, session: &NewSession) -> Result<()> {
@@ -48,17 +55,81 @@ impl LaneStore for PostgresStore {
         session: SessionId,
         subscription: SubscriptionNo,
         lanes: LaneCount,
+        weight: u32,
     ) -> Result<Vec<ClaimedLane>> {
         let shards = self.shards().await?;
-        claim::claim(&self.pools.control, shards, session, subscription, lanes).await
+        claim::claim(&self.pools.control, shards, session, subscription, lanes, weight).await
+    }
+
+    async fn attend(&self, session: SessionId, subscription: SubscriptionNo, weight: u32) -> Result<()> {
+        if share::attend(&self.pools.control, session, subscription, weight).await? {
+            self.tell_of_lanes().await;
+        }
+        Ok(())
+    }
+
+    async fn roll(&self, session: SessionId) -> Result<Roll> {
+        share::roll(&self.pools.control, session).await
+    }
+
+    async fn join(
+        &self,
+        session: SessionId,
+        subscription: SubscriptionNo,
+        instance: &str,
+        boot: &str,
+    ) -> Result<()> {
+        share::join(&self.pools.control, session, subscription, instance, boot).await?;
+        self.tell_of_lanes().await;
+        Ok(())
+    }
+
+    async fn leave(
+        &self,
+        session: SessionId,
+        subscription: SubscriptionNo,
+        instance: &str,
+        boot: &str,
+    ) -> Result<()> {
+        share::leave(&self.pools.control, session, subscription, instance, boot).await
     }
 
     async fn flush_lanes(&self, session: SessionId, flushes: &[LaneFlush]) -> Result<Vec<LaneKey>> {
         flush::flush(&self.pools.flush, session, flushes).await
     }
 
-    async fn release_lanes(&self, session: SessionId, subscription: SubscriptionNo) -> Result<()> {
-        sessions::release(&self.pools.control, session, subscription).await
+    async fn release_lanes(
+        &self,
+        session: SessionId,
+        subscription: SubscriptionNo,
+        lanes: Option<&[LaneNo]>,
+    ) -> Result<()> {
+        share::release(&self.pools.control, session, subscription, lanes).await?;
+        self.tell_of_lanes().await;
+        Ok(())
+    }
+
+    async fn request(&self, subscription: SubscriptionNo, request: LaneRequest) -> Result<()> {
+        requests::ask(&self.pools.admin, subscription, &request).await?;
+        self.tell_of_lanes().await;
+        Ok(())
+    }
+
+    async fn take_requests(
+        &self,
+        session: SessionId,
+        subscription: SubscriptionNo,
+    ) -> Result<Vec<LaneRequest>> {
+        requests::take(&self.pools.control, session, subscription).await
+    }
+
+    async fn parked_entities(
+        &self,
+        subscription: SubscriptionNo,
+        after: Option<(LaneNo, EntityHash)>,
+        limit: u32,
+    ) -> Result<Vec<ParkedListing>> {
+        requests::parked(&self.pools.admin, subscription, after, limit).await
     }
 
     async fn dead_letters(
@@ -68,6 +139,15 @@ impl LaneStore for PostgresStore {
         limit: u32,
     ) -> Result<Vec<(LaneNo, DeadLetter)>> {
         parked::dead_letters(&self.pools.admin, subscription, after, limit).await
+    }
+}
+
+impl PostgresStore {
+    /// After a change that others would find out by themselves, only later: a hint that is lost is no failure.
+    async fn tell_of_lanes(&self) {
+        if let Err(error) = self.hint(Hint::Lanes).await {
+            tracing::debug!(%error, "other gateways were not told of a change of lanes");
+        }
     }
 }
 

@@ -265,14 +265,19 @@ const fn state_name(state: ParkedState) -> &'static str {
     }
 }
 
+/// Why an entity is parked.
+pub(super) fn state_of(row: &PgRow) -> Result<ParkedState> {
+    match get::<&str>(row, "state")? {
+        "retry" => Ok(ParkedState::Retry),
+        "held" => Ok(ParkedState::Held),
+        "draining" => Ok(ParkedState::Draining),
+        "blocked" => Ok(ParkedState::Blocked),
+        _ => Err(corrupt("parked_entities.state")),
+    }
+}
+
 fn parked_entity(row: &PgRow) -> Result<ParkedEntity> {
-    let state = match get::<&str>(row, "state")? {
-        "retry" => ParkedState::Retry,
-        "held" => ParkedState::Held,
-        "draining" => ParkedState::Draining,
-        "blocked" => ParkedState::Blocked,
-        _ => return Err(corrupt("parked_entities.state")),
-    };
+    let state = state_of(row)?;
     let positions: Vec<i64> = get(row, "positions")?;
     let positions = positions.into_iter().map(u64::try_from).collect::<std::result::Result<Vec<_>, _>>();
     let overflow = match get::<Option<i64>>(row, "overflow_after")? {

@@ -62,21 +62,6 @@ pub(super) async fn close(pool: &Pool, session: SessionId) -> Result<()> {
     rows(pool, query.bind(session.0), Effect::Commits).await.map(|_| ())
 }
 
-/// Gives up lanes, which waits for flushes of them.
-pub(super) async fn release(pool: &Pool, session: SessionId, subscription: SubscriptionNo) -> Result<()> {
-    let mut tx = Tx::begin(pool).await?;
-    // One lane after the other in the order in which flushes lock them.
-    let lock = sqlx::query(
-        "SELECT lane FROM lane_owners WHERE session_id = $1 AND subscription_no = $2 ORDER BY lane FOR UPDATE",
-    );
-    tx.rows(lock.bind(session.0).bind(subscription.0)).await?;
-    let give_up = sqlx::query(
-        "UPDATE lane_owners SET session_id = NULL WHERE session_id = $1 AND subscription_no = $2",
-    );
-    tx.rows(give_up.bind(session.0).bind(subscription.0)).await?;
-    tx.commit().await
-}
-
 /// Fences the expired owners of a subscription's lanes and commits. It waits for flushes that they have under way.
 pub(super) async fn fence_expired(pool: &Pool, subscription: SubscriptionNo) -> Result<()> {
     let query = sqlx::query(

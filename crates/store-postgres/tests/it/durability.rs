@@ -108,7 +108,7 @@ async fn the_journal_does_not_grow_with_the_number_of_flushes() {
     fixture.fill(Shard(0), 2).await;
     let session = fixture.session("pod-1").await;
     let claim =
-        fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await.expect("claimed");
+        fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed");
     for seq in 1..=600 {
         fixture.store.flush_lanes(session, &[flush(&claim[0], seq, 1, &[])]).await.expect("written");
     }
@@ -116,7 +116,7 @@ async fn the_journal_does_not_grow_with_the_number_of_flushes() {
     assert!(rows[0].get::<i64, _>("rows") <= 256);
     let session = fixture.session("pod-1").await;
     let claim =
-        fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await.expect("claimed");
+        fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed");
     assert_eq!(claim[0].state.watermark, 1);
     let rows = database.run("SELECT count(*) AS rows FROM lane_journal").await;
     assert_eq!(rows[0].get::<i64, _>("rows"), 1);

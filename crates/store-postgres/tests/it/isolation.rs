@@ -14,7 +14,7 @@ async fn handlers_aborted_in_the_middle_of_transactions_leave_no_transaction_ope
     let subscription = fixture.subscription("billing").await;
     let session = fixture.session("pod-1").await;
     let claim =
-        fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await.expect("claimed");
+        fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed");
     let mut handlers = JoinSet::new();
     for n in 0..300_u64 {
         let store = fixture.store.clone();

@@ -90,7 +90,7 @@ async fn a_flush_waits_for_a_fence_and_then_writes_nothing() {
     let subscription = fixture.subscription("billing").await;
     let session = fixture.session("pod-1").await;
     let claim =
-        fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await.expect("claimed");
+        fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed");
     let mut fence = database.raw().await;
     fence.execute("BEGIN").await.expect("begun");
     fence.execute("UPDATE replica_sessions SET fenced = true").await.expect("fenced");
@@ -110,7 +110,7 @@ async fn a_takeover_waits_for_a_flush_under_way_and_finds_what_it_wrote() {
     let subscription = fixture.subscription("billing").await;
     fixture.fill(Shard(0), 10).await;
     let first = fixture.session("pod-1").await;
-    fixture.store.claim_lanes(first, subscription.no, subscription.lanes).await.expect("claimed");
+    fixture.store.claim_lanes(first, subscription.no, subscription.lanes, 1).await.expect("claimed");
     // A flush, frozen just before its commit.
     let mut frozen = database.raw().await;
     frozen.execute("BEGIN").await.expect("begun");
@@ -124,7 +124,7 @@ async fn a_takeover_waits_for_a_flush_under_way_and_finds_what_it_wrote() {
     let takeover = tokio::spawn(async move {
         let second = portero_store::testing::fixture::new_session("pod-1", 60_000);
         store.open_session(&second).await?;
-        store.claim_lanes(second.id, subscription.no, subscription.lanes).await
+        store.claim_lanes(second.id, subscription.no, subscription.lanes, 1).await
     });
     database.until_somebody_waits("transactionid").await;
     frozen.execute("COMMIT").await.expect("committed");
@@ -169,7 +169,7 @@ async fn a_held_snapshot_stops_neither_accepting_nor_flushing() {
     let subscription = fixture.subscription("billing").await;
     let session = fixture.session("pod-1").await;
     let claim =
-        fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await.expect("claimed");
+        fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed");
     let mut dump = database.raw().await;
     dump.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await.expect("begun");
     dump.execute("SELECT count(*) FROM log").await.expect("a snapshot");

@@ -83,7 +83,8 @@ async fn a_flush_whose_answer_is_lost_may_be_sent_again() {
     let (proxy, store) = by_proxy(&database).await;
     let session = new_session("pod-1", 60_000);
     store.open_session(&session).await.expect("a session");
-    let claimed = store.claim_lanes(session.id, subscription.no, subscription.lanes).await.expect("claimed");
+    let claimed =
+        store.claim_lanes(session.id, subscription.no, subscription.lanes, 1).await.expect("claimed");
     let mut flush = portero_store::testing::lanes::flush(&claimed[0], 1, 0, &[]);
     flush.dead.push(portero_store::DeadLetter {
         position: 1,

@@ -1,6 +1,6 @@
 //! Subscriptions.
 
-use portero_store::{NewSubscription, Page, Result, StartAt, Subscription};
+use portero_store::{DeadLetterPolicy, NewSubscription, Page, Result, StartAt, Subscription};
 use portero_types::{LaneCount, SubscriptionId, SubscriptionNo};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
@@ -34,7 +34,8 @@ pub(super) async fn create(connection: &mut SqliteConnection, new: NewSubscripti
         )));
     }
     let sql = "INSERT INTO subscriptions (subscription_id, tenant_no, sources, event_types, lanes, attempts_max, \
-               defer_deadline_ms, starts_after, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING subscription_no";
+               defer_deadline_ms, dead_letter_policy, starts_after, created_at) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING subscription_no";
     let row = sqlx::query(sql)
         .bind(new.id.as_str())
         .bind(tenant_no)
@@ -43,6 +44,7 @@ pub(super) async fn create(connection: &mut SqliteConnection, new: NewSubscripti
         .bind(new.lanes.get())
         .bind(new.attempts_max)
         .bind(signed(new.defer_deadline_ms, "the deadline")?)
+        .bind(new.dead_letter_policy.name())
         .bind(json(&starts_after))
         .bind(new.created_at.as_micros())
         .fetch_one(connection)
@@ -57,7 +59,9 @@ pub(super) async fn create(connection: &mut SqliteConnection, new: NewSubscripti
         lanes: new.lanes,
         attempts_max: new.attempts_max,
         defer_deadline_ms: new.defer_deadline_ms,
+        dead_letter_policy: new.dead_letter_policy,
         starts_after,
+        expired: 0,
         created_at: new.created_at,
     })
 }
@@ -133,7 +137,10 @@ fn subscription(row: &SqliteRow) -> Result<Subscription> {
         lanes: LaneCount::new(unsigned(row, "lanes")?).map_err(|_| corrupt("subscriptions.lanes"))?,
         attempts_max: unsigned(row, "attempts_max")?,
         defer_deadline_ms: unsigned(row, "defer_deadline_ms")?,
+        dead_letter_policy: DeadLetterPolicy::from_name(get(row, "dead_letter_policy")?)
+            .ok_or_else(|| corrupt("subscriptions.dead_letter_policy"))?,
         starts_after: from_json(row, "starts_after")?,
+        expired: unsigned(row, "expired")?,
         created_at: timestamp(row, "created_at")?,
     })
 }

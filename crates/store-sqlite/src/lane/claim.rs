@@ -6,17 +6,18 @@ use portero_store::{ClaimedLane, Error, ErrorKind, LaneKey, Result};
 use portero_types::{Epoch, LaneCount, LaneNo, SessionId, ShardCount, SubscriptionNo};
 use sqlx::SqliteConnection;
 
-use super::{load, session};
+use super::{history, load, session, share};
 use crate::config::subscription;
 use crate::error::statement;
 use crate::row::{get, unsigned};
 
-/// Claims the lanes that `session` does not own yet. It is the only one alive, so nobody alive owns them.
+/// Claims the lanes that `session` does not own yet, up to its share. It is the only one alive, so nobody alive owns them.
 pub(super) async fn claim(
     connection: &mut SqliteConnection,
     session: SessionId,
     subscription: SubscriptionNo,
     lanes: LaneCount,
+    weight: u32,
     shards: ShardCount,
 ) -> Result<Vec<ClaimedLane>> {
     session::check_alive(connection, session).await?;
@@ -26,6 +27,10 @@ pub(super) async fn claim(
             ErrorKind::FailedPrecondition,
             "the subscription has another number of lanes",
         ));
+    }
+    share::weigh(connection, session, subscription.no, weight).await?;
+    if share::target(session, lanes, weight) == 0 {
+        return Ok(Vec::new());
     }
     let heads = load::heads(connection).await?;
     let owners = owners(connection, subscription.no).await?;
@@ -41,17 +46,11 @@ pub(super) async fn claim(
         let shard = usize::from(lanes.shard_of(lane, shards).0);
         let start = subscription.starts_after.get(shard).copied().unwrap_or(0);
         let state = load::journal(connection, key, start).await?;
-        let head = heads.get(shard).copied().unwrap_or(0);
-        if state.acked.last().copied().unwrap_or(0).max(state.watermark) > head {
-            return Err(Error::new(
-                ErrorKind::Corrupt,
-                "a lane's journal lies beyond the head of its shard: committed events were lost (lane_journal.watermark)",
-            ));
-        }
         let parked = load::parked(connection, key).await?;
         let deferred = load::deferred(connection, key).await?;
         claimed.push(ClaimedLane { lane: key, epoch, state, parked, deferred });
     }
+    history::cut(connection, &heads, shards, &subscription, &mut claimed).await?;
     Ok(claimed)
 }
 
@@ -80,21 +79,6 @@ async fn take(
         .bind(lane.lane.0)
         .bind(session.0.as_bytes().as_slice())
         .bind(epoch.0)
-        .execute(connection)
-        .await
-        .map(drop)
-        .map_err(statement)
-}
-
-/// Makes a session's lanes of a subscription nobody's. Their epochs stay.
-pub(super) async fn release(
-    connection: &mut SqliteConnection,
-    session: SessionId,
-    subscription: SubscriptionNo,
-) -> Result<()> {
-    sqlx::query("UPDATE lane_owners SET session_id = NULL WHERE session_id = ? AND subscription_no = ?")
-        .bind(session.0.as_bytes().as_slice())
-        .bind(subscription.0)
         .execute(connection)
         .await
         .map(drop)

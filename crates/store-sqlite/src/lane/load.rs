@@ -68,21 +68,26 @@ pub(super) async fn parked(connection: &mut SqliteConnection, lane: LaneKey) -> 
 }
 
 /// A number, or nothing where the column is NULL.
-fn optional(row: &SqliteRow, column: &'static str) -> Result<Option<u64>> {
+pub(super) fn optional(row: &SqliteRow, column: &'static str) -> Result<Option<u64>> {
     match get::<Option<i64>>(row, column)? {
         Some(_) => unsigned(row, column).map(Some),
         None => Ok(None),
     }
 }
 
+/// Why an entity is parked.
+pub(super) fn state_of(row: &SqliteRow) -> Result<ParkedState> {
+    match get(row, "state")? {
+        "retry" => Ok(ParkedState::Retry),
+        "held" => Ok(ParkedState::Held),
+        "draining" => Ok(ParkedState::Draining),
+        "blocked" => Ok(ParkedState::Blocked),
+        _ => Err(corrupt("parked_entities.state")),
+    }
+}
+
 fn parked_entity(row: &SqliteRow, head: Option<u64>) -> Result<ParkedEntity> {
-    let state = match get(row, "state")? {
-        "retry" => ParkedState::Retry,
-        "held" => ParkedState::Held,
-        "draining" => ParkedState::Draining,
-        "blocked" => ParkedState::Blocked,
-        _ => return Err(corrupt("parked_entities.state")),
-    };
+    let state = state_of(row)?;
     let overflow = match (optional(row, "overflow_after")?, optional(row, "overflow_last")?) {
         (Some(after), Some(last)) => Some(Overflow { after, last }),
         _ => None,

@@ -80,7 +80,18 @@ pub(super) async fn check_alive(connection: &mut SqliteConnection, session: Sess
     if alive.is_none() { Err(fenced()) } else { Ok(()) }
 }
 
-fn fenced() -> Error {
+/// Fails when the session is fenced; one that has merely expired has lost nothing.
+pub(super) async fn check_unfenced(connection: &mut SqliteConnection, session: SessionId) -> Result<()> {
+    let sql = "SELECT 1 FROM replica_sessions WHERE session_id = ? AND fenced = 0";
+    let found = sqlx::query(sql)
+        .bind(session.0.as_bytes().as_slice())
+        .fetch_optional(connection)
+        .await
+        .map_err(statement)?;
+    if found.is_none() { Err(fenced()) } else { Ok(()) }
+}
+
+pub(super) fn fenced() -> Error {
     Error::new(ErrorKind::Fenced, "this session was fenced or has expired")
 }
 

@@ -14,7 +14,7 @@ use super::{Database, assert_fails, eventually};
 use crate::{ErrorKind, LogEntry, PageRequest, Receipt, Verdict};
 
 async fn entries(fixture: &Fixture, shard: Shard) -> Vec<LogEntry> {
-    let request = PageRequest { shard, after: 0, limit: 10_000 };
+    let request = PageRequest::new(shard, 0, 10_000);
     fixture.store.page(request).await.expect("a page").entries
 }
 

@@ -8,7 +8,7 @@ use super::fixture::{
     subscription_id, tenant_id,
 };
 use super::{Database, assert_fails, migrated};
-use crate::{ErrorKind, NewSource, NewSubscription, PageRequest, StartAt};
+use crate::{DeadLetterPolicy, ErrorKind, NewSource, NewSubscription, PageRequest, StartAt};
 
 pub async fn every_change_raises_the_revision(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
@@ -191,6 +191,7 @@ pub async fn subscriptions_read_back_as_they_were_created(database: &dyn Databas
         lanes: LaneCount::new(256).expect("valid"),
         attempts_max: 1_000,
         defer_deadline_ms: 604_800_000,
+        dead_letter_policy: DeadLetterPolicy::ParkEntity,
         ..new_subscription("billing")
     };
     let subscription = store.create_subscription(new.clone()).await.expect("created");
@@ -198,6 +199,7 @@ pub async fn subscriptions_read_back_as_they_were_created(database: &dyn Databas
     assert_eq!((&subscription.sources, &subscription.event_types), (&new.sources, &new.event_types));
     assert_eq!((subscription.lanes, subscription.attempts_max), (new.lanes, new.attempts_max));
     assert_eq!(subscription.defer_deadline_ms, new.defer_deadline_ms);
+    assert_eq!((subscription.dead_letter_policy, subscription.expired), (new.dead_letter_policy, 0));
     assert_eq!(subscription.created_at, new.created_at);
     assert_eq!(subscription.starts_after.len(), usize::from(fixture.shards.get()));
     assert_eq!(store.subscription(&new.id).await.expect("read"), Some(subscription));
@@ -233,7 +235,7 @@ pub async fn a_subscription_begins_at_the_head_or_at_the_oldest_event(database: 
     let earliest = fixture.store.create_subscription(new).await.expect("created");
     for (shard, count) in [(0, 7), (1, 0), (3, 2)] {
         let after = earliest.starts_after[usize::from(shard)];
-        let page = PageRequest { shard: Shard(shard), after, limit: 100 };
+        let page = PageRequest::new(Shard(shard), after, 100);
         assert_eq!(fixture.store.page(page).await.expect("a page").entries.len(), count);
     }
 }
@@ -243,14 +245,14 @@ pub async fn a_deleted_subscription_takes_its_lanes_along(database: &dyn Databas
     let subscription = fixture.subscription("billing").await;
     let session = fixture.session("one").await;
     let claimed =
-        fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await.expect("claimed");
+        fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed");
     assert_eq!(claimed.len(), 16);
     fixture.store.delete_subscription(&subscription.id).await.expect("deleted");
-    let outcome = fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await;
+    let outcome = fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await;
     assert_fails(outcome, ErrorKind::NotFound);
     let again = fixture.subscription("billing").await;
     assert_ne!(again.no, subscription.no);
-    let claimed = fixture.store.claim_lanes(session, again.no, again.lanes).await.expect("claimed");
+    let claimed = fixture.store.claim_lanes(session, again.no, again.lanes, 1).await.expect("claimed");
     assert_eq!(claimed.len(), 16);
 }
 

@@ -11,8 +11,8 @@ use portero_types::{
 
 use super::{Database, migrated};
 use crate::{
-    DynStore, NewRejection, NewSession, NewSource, NewSubscription, NewTenant, Sealed, Source, StartAt,
-    Tenant, Verdict,
+    DeadLetterPolicy, DynStore, NewRejection, NewSession, NewSource, NewSubscription, NewTenant, Sealed,
+    Source, StartAt, Tenant, Verdict,
 };
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -241,6 +241,7 @@ pub fn new_subscription(id: &str) -> NewSubscription {
         lanes: LaneCount::DEFAULT,
         attempts_max: 10,
         defer_deadline_ms: 86_400_000,
+        dead_letter_policy: DeadLetterPolicy::Continue,
         start_at: StartAt::Latest,
         created_at: NOW,
     }

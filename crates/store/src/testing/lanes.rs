@@ -41,7 +41,7 @@ impl Owned {
     }
 
     async fn claim(fixture: &Fixture, session: SessionId, subscription: &Subscription) -> ClaimedLane {
-        let claimed = fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await;
+        let claimed = fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await;
         let mut claimed = claimed.expect("claimed");
         let index =
             claimed.iter().position(|claimed| claimed.lane.lane == LaneNo(0)).expect("lane 0 is free");
@@ -74,7 +74,7 @@ pub async fn a_new_lane_begins_where_its_subscription_does(database: &dyn Databa
     let subscription = fixture.subscription("billing").await;
     fixture.fill(Shard(1), 6).await;
     let session = fixture.session("a").await;
-    let claimed = fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await;
+    let claimed = fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await;
     for lane in claimed.expect("claimed") {
         let shard = subscription.lanes.shard_of(lane.lane.lane, fixture.shards);
         let watermark = subscription.starts_after[usize::from(shard.0)];
@@ -147,7 +147,7 @@ pub async fn lanes_flushed_together_are_written_together(database: &dyn Database
     let heads = fixture.store.heads().await.expect("heads");
     let claim = async || {
         let session = fixture.session("a").await;
-        let claimed = fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await;
+        let claimed = fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await;
         (session, claimed.expect("claimed"))
     };
     let (session, claimed) = claim().await;
@@ -202,11 +202,11 @@ async fn claim_fails_until_the_head_is_there(owned: &Owned) {
     let (store, subscription) = (&owned.fixture.store, &owned.subscription);
     let session = owned.fixture.session("a").await;
     for _ in 0..2 {
-        let outcome = store.claim_lanes(session, subscription.no, subscription.lanes).await;
+        let outcome = store.claim_lanes(session, subscription.no, subscription.lanes, 1).await;
         assert_fails(outcome, ErrorKind::Corrupt);
     }
     owned.fixture.fill(Shard(0), 1).await;
-    let claimed = store.claim_lanes(session, subscription.no, subscription.lanes).await;
+    let claimed = store.claim_lanes(session, subscription.no, subscription.lanes, 1).await;
     assert_eq!(claimed.expect("claimed").len(), 16, "a refused claim took no lane");
 }
 

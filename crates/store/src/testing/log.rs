@@ -13,8 +13,7 @@ pub async fn an_empty_log_has_a_head_of_zero_in_each_shard(database: &dyn Databa
     let fixture = Fixture::new(database).await;
     let heads = fixture.store.heads().await.expect("heads");
     assert!(!heads.is_empty() && heads.iter().all(|head| *head == 0), "{heads:?}");
-    let page =
-        fixture.store.page(PageRequest { shard: Shard(0), after: 0, limit: 10 }).await.expect("a page");
+    let page = fixture.store.page(PageRequest::new(Shard(0), 0, 10)).await.expect("a page");
     assert_eq!((page.entries, page.head), (vec![], 0));
 }
 
@@ -49,7 +48,7 @@ pub async fn pages_walk_the_log_in_order_and_know_the_head(database: &dyn Databa
     assert_eq!(heads[1], last);
     let (mut seen, mut after) = (Vec::new(), 0);
     loop {
-        let page = fixture.store.page(PageRequest { shard, after, limit: 4 }).await.expect("a page");
+        let page = fixture.store.page(PageRequest::new(shard, after, 4)).await.expect("a page");
         assert_eq!(page.head, last);
         let Some(entry) = page.entries.last() else { break };
         assert!(page.entries.len() == 4 || entry.n == page.head, "a short page reaches the head");
@@ -65,7 +64,7 @@ pub async fn pages_walk_the_log_in_order_and_know_the_head(database: &dyn Databa
 async fn tail(store: DynStore, shard: Shard, expected: usize) -> Vec<ReceiptId> {
     let (mut seen, mut after) = (Vec::new(), 0);
     while seen.len() < expected {
-        let page = store.page(PageRequest { shard, after, limit: 7 }).await.expect("a page");
+        let page = store.page(PageRequest::new(shard, after, 7)).await.expect("a page");
         for entry in page.entries {
             assert!(entry.n > after, "positions rise");
             after = entry.n;
@@ -108,8 +107,7 @@ pub async fn entries_are_found_at_their_positions(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let last = fixture.fill(Shard(0), 10).await;
     fixture.fill(Shard(1), 10).await;
-    let page =
-        fixture.store.page(PageRequest { shard: Shard(0), after: 0, limit: 100 }).await.expect("a page");
+    let page = fixture.store.page(PageRequest::new(Shard(0), 0, 100)).await.expect("a page");
     let wanted = [page.entries[7].n, page.entries[2].n, last + 1_000, page.entries[4].n];
     let found = fixture.store.entries_at(Shard(0), &wanted).await.expect("read");
     assert_eq!(found, [2, 4, 7].map(|index: usize| page.entries[index].clone()));

@@ -18,7 +18,7 @@ async fn claim(
     session: portero_types::SessionId,
     subscription: &Subscription,
 ) -> Vec<ClaimedLane> {
-    fixture.store.claim_lanes(session, subscription.no, subscription.lanes).await.expect("claimed")
+    fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed")
 }
 
 pub async fn a_claim_takes_every_free_lane_once(database: &dyn Database) {
@@ -68,15 +68,15 @@ pub async fn releasing_lanes_frees_those_of_one_subscription(database: &dyn Data
     let session = fixture.session("a").await;
     let before = claim(&fixture, session, &one).await;
     claim(&fixture, session, &two).await;
-    fixture.store.release_lanes(session, one.no).await.expect("released");
+    fixture.store.release_lanes(session, one.no, None).await.expect("released");
     let late = flush(&before[0], 1, before[0].state.watermark, &[]);
     assert_eq!(fixture.store.flush_lanes(session, &[late]).await.expect("answered"), []);
     let after = claim(&fixture, session, &one).await;
     assert_eq!(after.len(), 16);
     assert!(after.iter().all(|claimed| claimed.epoch == Epoch(2)));
     assert_eq!(claim(&fixture, session, &two).await.len(), 0);
-    fixture.store.release_lanes(session, two.no).await.expect("released");
-    fixture.store.release_lanes(session, two.no).await.expect("releasing nothing is nothing");
+    fixture.store.release_lanes(session, two.no, None).await.expect("released");
+    fixture.store.release_lanes(session, two.no, None).await.expect("releasing nothing is nothing");
 }
 
 pub async fn a_new_session_of_an_instance_fences_the_older(database: &dyn Database) {
@@ -120,7 +120,7 @@ pub async fn an_expired_session_loses_its_lanes_to_the_next(database: &dyn Datab
     .await;
     assert_eq!(claimed.len(), 16);
     assert_fails(fixture.store.renew_session(first.id, HOUR).await, ErrorKind::Fenced);
-    let outcome = fixture.store.claim_lanes(first.id, subscription.no, subscription.lanes).await;
+    let outcome = fixture.store.claim_lanes(first.id, subscription.no, subscription.lanes, 1).await;
     assert_fails(outcome, ErrorKind::Fenced);
 }
 
@@ -161,7 +161,7 @@ pub async fn an_unknown_session_is_fenced(database: &dyn Database) {
     let unknown = new_session("a", 1_000).id;
     assert_fails(fixture.store.renew_session(unknown, HOUR).await, ErrorKind::Fenced);
     assert_fails(
-        fixture.store.claim_lanes(unknown, subscription.no, subscription.lanes).await,
+        fixture.store.claim_lanes(unknown, subscription.no, subscription.lanes, 1).await,
         ErrorKind::Fenced,
     );
     assert_fails(fixture.store.flush_lanes(unknown, &[]).await, ErrorKind::Fenced);
@@ -196,7 +196,7 @@ pub async fn claims_at_once_never_share_a_lane(database: &dyn Database) {
         let session = fixture.session(&format!("pod-{n}")).await;
         for _ in 0..3 {
             let (store, lanes, no) = (database.open().await, subscription.lanes, subscription.no);
-            tasks.spawn(async move { store.claim_lanes(session, no, lanes).await.expect("claimed") });
+            tasks.spawn(async move { store.claim_lanes(session, no, lanes, 1).await.expect("claimed") });
         }
     }
     let claimed: Vec<_> = tasks.join_all().await.into_iter().flatten().collect();

@@ -165,7 +165,7 @@ impl Gateway {
             let shard = Shard(u8::try_from(n).expect("few"));
             let mut after = 0;
             while after < head {
-                let request = PageRequest { shard, after, limit: 1_000 };
+                let request = PageRequest::new(shard, after, 1_000);
                 let page = self.store.page(request).await.expect("readable");
                 let own = page.entries.iter().filter(|entry| entry.tenant_no == tenant);
                 ids.extend(own.map(|entry| entry.receipt_id));

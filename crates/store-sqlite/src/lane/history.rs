@@ -1,0 +1,116 @@
+//! Whether this is still the history that progress was recorded in: the generation, and progress beyond the log's head.
+
+use portero_store::{ClaimedLane, Result, Subscription, codec};
+use portero_types::{Generation, LaneNo, ShardCount};
+use sqlx::{SqliteConnection, SqlitePool};
+
+use crate::error::{refused, statement};
+use crate::log::json;
+use crate::row::{get, signed};
+
+pub(super) async fn generation(pool: &SqlitePool) -> Result<Generation> {
+    let sql = "SELECT generation FROM installation";
+    let row = sqlx::query(sql).fetch_one(pool).await.map_err(statement)?;
+    get(&row, "generation").map(Generation)
+}
+
+pub(super) async fn raise(connection: &mut SqliteConnection, seen: Generation) -> Result<Generation> {
+    sqlx::query("UPDATE installation SET generation = generation + 1 WHERE generation = ?")
+        .bind(seen.0)
+        .execute(&mut *connection)
+        .await
+        .map_err(statement)?;
+    let row = sqlx::query("SELECT generation FROM installation").fetch_one(connection).await;
+    get(&row.map_err(statement)?, "generation").map(Generation)
+}
+
+/// Cuts what lies beyond its shard's head, in the lanes given and in the database, and raises the generation. Where nothing
+/// does, this asks nothing of the database.
+pub(super) async fn cut(
+    connection: &mut SqliteConnection,
+    heads: &[u64],
+    shards: ShardCount,
+    subscription: &Subscription,
+    claimed: &mut [ClaimedLane],
+) -> Result<()> {
+    let head_of = |lane: LaneNo| {
+        let shard = subscription.lanes.shard_of(lane, shards);
+        heads.get(usize::from(shard.0)).copied().unwrap_or(0)
+    };
+    let (mut lanes, mut dropped) = (0, [0; 3]);
+    for claimed in claimed {
+        let head = head_of(claimed.lane.lane);
+        if claimed.is_beyond(head) {
+            claimed.cut_to(head);
+            lanes += 1;
+            let here = write(connection, claimed, head).await?;
+            dropped.iter_mut().zip(here).for_each(|(sum, count)| *sum += count);
+        }
+    }
+    if lanes == 0 {
+        return Ok(());
+    }
+    let starts: Vec<u64> =
+        subscription.starts_after.iter().zip(heads).map(|(start, head)| *start.min(head)).collect();
+    sqlx::query("UPDATE subscriptions SET starts_after = ? WHERE subscription_no = ?")
+        .bind(json(&starts))
+        .bind(subscription.no.0)
+        .execute(&mut *connection)
+        .await
+        .map_err(statement)?;
+    sqlx::query("UPDATE installation SET generation = generation + 1")
+        .execute(connection)
+        .await
+        .map_err(statement)?;
+    let [parked, deferred, dead] = dropped;
+    tracing::error!(
+        subscription.id = %subscription.id, lanes, parked, deferred, dead,
+        "progress lay beyond the log's head: committed events were lost; it was cut to the head and the generation raised"
+    );
+    Ok(())
+}
+
+/// Writes a cut lane. How many parked positions, deferred events and dead letters were dropped.
+async fn write(connection: &mut SqliteConnection, lane: &ClaimedLane, head: u64) -> Result<[u64; 3]> {
+    let state = &lane.state;
+    let acked = codec::encode_acked(state.watermark, &state.acked).map_err(|_| refused("acked positions"))?;
+    let detours = codec::encode_detours(&state.detours).map_err(|_| refused("detours"))?;
+    let (subscription, number, head) = (lane.lane.subscription.0, lane.lane.lane.0, signed(head, "a head")?);
+    // Only the last state counts; older ones that are not compacted yet become as it is.
+    sqlx::query(
+        "UPDATE lane_journal SET watermark = min(watermark, ?3), acked = ?4, detours = ?5 \
+         WHERE subscription_no = ?1 AND lane = ?2",
+    )
+    .bind(subscription)
+    .bind(number)
+    .bind(head)
+    .bind(acked)
+    .bind(detours)
+    .execute(&mut *connection)
+    .await
+    .map_err(statement)?;
+    let mut dropped = [0; 3];
+    for (place, sql) in [
+        "DELETE FROM parked_positions WHERE subscription_no = ?1 AND lane = ?2 AND position > ?3",
+        "DELETE FROM deferred_events WHERE subscription_no = ?1 AND lane = ?2 AND position > ?3",
+        "DELETE FROM dead_letters WHERE subscription_no = ?1 AND lane = ?2 AND position > ?3",
+        "UPDATE parked_entities SET overflow_after = CASE WHEN overflow_after < ?3 THEN overflow_after END, \
+         overflow_last = CASE WHEN overflow_after < ?3 THEN min(overflow_last, ?3) END \
+         WHERE subscription_no = ?1 AND lane = ?2 AND overflow_last > ?3",
+        "DELETE FROM parked_entities WHERE subscription_no = ?1 AND lane = ?2 AND ?3 >= 0 AND state <> 'blocked' \
+         AND overflow_after IS NULL AND NOT EXISTS (SELECT 1 FROM parked_positions n \
+         WHERE n.subscription_no = parked_entities.subscription_no AND n.lane = parked_entities.lane \
+         AND n.entity_hash = parked_entities.entity_hash)",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let outcome =
+            sqlx::query(sql).bind(subscription).bind(number).bind(head).execute(&mut *connection).await;
+        let rows = outcome.map_err(statement)?.rows_affected();
+        if let Some(count) = dropped.get_mut(place) {
+            *count = rows;
+        }
+    }
+    Ok(dropped)
+}
