@@ -30,6 +30,18 @@ impl Backoff {
     }
 }
 
+/// What a dead letter does to its entity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DeadLetterPolicy {
+    /// The entity goes on with its next event.
+    #[default]
+    Continue,
+    /// An event that failed for good blocks its entity ([`ParkedState::Blocked`](crate::ParkedState::Blocked)) until an
+    /// operator lets it go on: to some consumers a skipped event is worse than a late one. An event that expired, or whose
+    /// time to be deferred ran out, blocks nothing.
+    ParkEntity,
+}
+
 /// The limits of a lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneConfig {
@@ -38,6 +50,11 @@ pub struct LaneConfig {
     /// Uncounted abnormal endings after which an event becomes a dead letter with the code
     /// [`INTERRUPTED`](crate::reason::INTERRUPTED). At least 1. Default 5.
     pub interruptions_max: u32,
+    /// Abnormal endings after which an event is suspected of causing them: from then on it is delivered alone on its stream,
+    /// so that the next ending tells. At least 1. Default 2.
+    pub isolate_after: u32,
+    /// What a dead letter does to its entity. Default: it goes on.
+    pub dead_letter_policy: DeadLetterPolicy,
     /// Delays between attempts. Default 1 s, at most 10 min.
     pub backoff: Backoff,
     /// Longest delay that a consumer may ask for; a longer one is cut. Default 24 h.
@@ -57,6 +74,11 @@ pub struct LaneConfig {
     /// Settled positions above the watermark in one flush. At the cap the oldest unsettled event leaves the window. At
     /// least 1. Default 512. After a restart the positions that an earlier owner had settled may come on top.
     pub acked_max: usize,
+    /// Waiting positions that one parked entity lists; what waits beyond stays in the log as a range. At least 1. Default 256.
+    pub parked_max: usize,
+    /// Tenants that may have a detour at the same time; 0 for a lane of one tenant. Default 8. A detour has half of the
+    /// window's size for itself.
+    pub detours_max: usize,
     /// All positions that the lane holds, in the window or out of it. When it is reached, the lane reads no more until
     /// some are settled: then a failing entity does delay others. At least `window_events_max`. Default 20,000.
     pub positions_max: usize,
@@ -70,6 +92,8 @@ impl Default for LaneConfig {
         Self {
             attempts_max: 12,
             interruptions_max: 5,
+            isolate_after: 2,
+            dead_letter_policy: DeadLetterPolicy::Continue,
             backoff: Backoff { base: Duration::from_secs(1), max: Duration::from_secs(600) },
             retry_delay_max: Duration::from_secs(24 * 3600),
             defer_deadline: Duration::from_secs(24 * 3600),
@@ -78,6 +102,8 @@ impl Default for LaneConfig {
             hold_extension_max: Duration::from_secs(3600),
             window_events_max: 1_024,
             acked_max: 512,
+            parked_max: 256,
+            detours_max: 8,
             positions_max: 20_000,
             idle_flush_after: Duration::from_secs(10),
         }
@@ -93,8 +119,10 @@ impl LaneConfig {
         let rules = [
             ("attempts_max", self.attempts_max >= 1),
             ("interruptions_max", self.interruptions_max >= 1),
+            ("isolate_after", self.isolate_after >= 1),
             ("window_events_max", self.window_events_max >= 1),
             ("acked_max", self.acked_max >= 1),
+            ("parked_max", self.parked_max >= 1),
             ("positions_max", self.positions_max >= self.window_events_max),
         ];
         match rules.iter().find(|(_, holds)| !holds) {

@@ -19,6 +19,28 @@ pub struct Entry {
     pub accepted_at: Timestamp,
 }
 
+/// A part of the log that a lane has to read apart from its own way through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SideRead {
+    /// Whose entries.
+    pub scope: SideScope,
+    /// Above this position.
+    pub after: u64,
+    /// Up to and including this one.
+    pub through: u64,
+    /// Up to so many; more are not taken.
+    pub limit: usize,
+}
+
+/// Whose entries a [`SideRead`] asks for. Of the lane's, and only those that match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SideScope {
+    /// A tenant's, for its detour.
+    Tenant(TenantNo),
+    /// A parked entity's, from its overflow.
+    Entity(EntityHash),
+}
+
 /// A consumer's stream, as the caller numbers them. Never reused within the life of a [`Lane`](crate::Lane).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
@@ -45,6 +67,8 @@ pub struct Delivery {
     pub entry: Entry,
     /// Which delivery of this event this is as far as this owner knows, the first is 1. Includes uncounted ones.
     pub attempt: u32,
+    /// Nothing else may go to the stream until this one is over: consumers of the event ended without a word before.
+    pub alone: bool,
 }
 
 /// How much the current stream takes now.
@@ -55,8 +79,17 @@ pub struct Room {
     /// Bytes of bodies.
     pub bytes: u64,
     /// Whether the stream has nothing unsettled: then one event is allowed whatever its size (`events` must still be
-    /// above zero).
+    /// above zero), and so is one that has to be alone.
     pub idle: bool,
+}
+
+/// What a lane's events wait for that are ready and find no room. See [`Lane::waits_for`](crate::Lane::waits_for).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Want {
+    /// The first in line is larger than the room.
+    Bytes,
+    /// One has to be alone on the stream.
+    Alone,
 }
 
 impl Room {

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use portero_types::{EntityHash, Timestamp};
 
 use crate::phase::Phase;
-use crate::{Entry, ParkedEntity, ParkedState, Reason};
+use crate::{Entry, Overflow, ParkedEntity, ParkedState, Reason, Token};
 
 /// Where an event stands towards the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,13 +75,23 @@ pub(crate) struct Tally {
     pub(crate) first_failed_at: Timestamp,
 }
 
-/// An entity with unsettled events.
+/// A delivery that its stream's end cut short. It may be adopted as long as nothing of the entity was offered since.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
+    pub(crate) token: Token,
+    /// Set when the end counted an interruption: the head as it was before, if there was one.
+    pub(crate) before: Option<Option<Box<Head>>>,
+}
+
+/// An entity with unsettled events, or a blocked one.
 #[derive(Clone, Debug)]
 pub(crate) struct Entity {
     /// Unsettled events that are not deferred, in order. All of them are parked when `head` is set, all of them are in
     /// the window when it is not.
     pub(crate) queue: VecDeque<u64>,
     pub(crate) head: Option<Box<Head>>,
+    /// What waits beyond the queue. Only with a head.
+    pub(crate) overflow: Option<Overflow>,
     /// Deferred events that are to be offered again.
     pub(crate) due: BTreeSet<u64>,
     /// Deferred events that wait for an ack, and the one in flight if it is a deferred one.
@@ -89,6 +99,11 @@ pub(crate) struct Entity {
     pub(crate) phase: Phase,
     /// The moment under which the lane's timers know this entity.
     pub(crate) timer: Option<Timestamp>,
+    /// Its last decision that the next delivery must not precede, until that is written.
+    pub(crate) unwritten: Option<u64>,
+    /// Whether anything of it was in a consumer's hands in this epoch.
+    pub(crate) was_offered: bool,
+    pub(crate) cut: Option<Box<Cut>>,
 }
 
 impl Entity {
@@ -96,33 +111,62 @@ impl Entity {
         Self {
             queue: VecDeque::new(),
             head: None,
+            overflow: None,
             due: BTreeSet::new(),
             resting: BTreeSet::new(),
             phase: Phase::Idle,
             timer: None,
+            unwritten: None,
+            was_offered: false,
+            cut: None,
         }
     }
 
-    /// The next event to offer, and the moment before which it must not be offered. A head that failed blocks everything
-    /// else of its entity; otherwise deferred events that are due come first, oldest first.
+    pub(crate) fn state(&self) -> Option<ParkedState> {
+        self.head.as_deref().map(|head| head.state)
+    }
+
+    /// Whether the event at the head, which failed, is suspected of ending its consumers.
+    pub(crate) fn is_suspect(&self, isolate_after: u32) -> bool {
+        self.head
+            .as_deref()
+            .is_some_and(|head| head.state == ParkedState::Retry && head.interruptions >= isolate_after)
+    }
+
+    /// Whether an earlier delivery of `position` may go on without overtaking anything.
+    pub(crate) fn may_resume(&self, position: u64) -> bool {
+        let is_first = self.queue.front() == Some(&position);
+        match self.state() {
+            Some(ParkedState::Retry) => is_first,
+            Some(ParkedState::Blocked) => false,
+            Some(ParkedState::Held | ParkedState::Draining) | None => {
+                is_first || self.due.contains(&position) || self.resting.contains(&position)
+            }
+        }
+    }
+
+    /// The next event to offer, and the moment before which it must not be offered. A head that failed, or died under a
+    /// policy that blocks, keeps back everything else of its entity; otherwise deferred events that are due come first,
+    /// oldest first.
     pub(crate) fn candidate(&self) -> Option<(u64, Option<Timestamp>)> {
         let front = self.queue.front().copied();
-        if let Some(head) = self.head.as_deref()
-            && head.state == ParkedState::Retry
-        {
-            return front.map(|position| (position, Some(head.due_at)));
+        match self.head.as_deref() {
+            Some(head) if head.state == ParkedState::Retry => {
+                front.map(|position| (position, Some(head.due_at)))
+            }
+            Some(head) if head.state == ParkedState::Blocked => None,
+            Some(_) | None => self.due.first().copied().or(front).map(|position| (position, None)),
         }
-        self.due.first().copied().or(front).map(|position| (position, None))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.due.is_empty() && self.resting.is_empty()
+        self.head.is_none() && self.queue.is_empty() && self.due.is_empty() && self.resting.is_empty()
     }
 
     /// The failures of `position`: the head's when it is the head, none otherwise.
     pub(crate) fn tally(&self, position: u64, now: Timestamp) -> Tally {
         match self.head.as_deref() {
-            Some(head) if self.queue.front() == Some(&position) && head.attempts + head.interruptions > 0 => {
+            Some(head) if self.queue.front() == Some(&position) && head.state == ParkedState::Retry => {
                 Tally {
                     attempts: head.attempts,
                     interruptions: head.interruptions,
@@ -139,15 +183,21 @@ impl Entity {
         self.resting.remove(&position);
         if self.queue.front() == Some(&position) {
             self.queue.pop_front();
-            if let Some(head) = self.head.as_deref_mut() {
+            if let Some(head) = self.head.as_deref_mut()
+                && head.state != ParkedState::Blocked
+            {
                 *head = Head::unfailed(ParkedState::Draining, now);
             }
         } else if let Ok(index) = self.queue.binary_search(&position) {
             self.queue.remove(index);
         }
-        if self.queue.is_empty() {
-            self.head = None;
-        }
+        self.unpark_if_empty();
+    }
+
+    /// Forgets the head when nothing stands behind it any more and it does not block; answers whether it did.
+    pub(crate) fn unpark_if_empty(&mut self) -> bool {
+        let is_over = self.queue.is_empty() && self.overflow.is_none();
+        is_over && self.state() != Some(ParkedState::Blocked) && self.head.take().is_some()
     }
 
     /// The entity's parked row, if it has one.
@@ -156,7 +206,7 @@ impl Entity {
             entity,
             state: head.state,
             positions: self.queue.iter().copied().collect(),
-            overflow: None,
+            overflow: self.overflow,
             attempts: head.attempts,
             interruptions: head.interruptions,
             due_at: head.due_at,

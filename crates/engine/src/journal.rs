@@ -47,6 +47,11 @@ impl Journal {
         self.acked.len() - self.ahead
     }
 
+    /// The highest position that it knows: after a restart a former owner may have settled some above the cursor.
+    pub(crate) fn top(&self) -> u64 {
+        self.acked.last().copied().unwrap_or(0).max(self.cursor)
+    }
+
     /// Whether nothing of this position is open as far as the journal knows.
     pub(crate) fn has_passed(&self, position: u64) -> bool {
         position <= self.watermark || self.acked.contains(&position)

@@ -1,27 +1,36 @@
 //! One lane of one subscription: its state, its figures, and how an entity changes its phase. The inputs and outputs
 //! are in the modules below, one for each concern.
 
+mod adopting;
+mod detours;
 mod ending;
 mod fate;
 mod flushing;
 mod handover;
 mod intake;
 mod offering;
+mod operating;
+mod overflow;
 mod parking;
 mod restoring;
 mod settling;
+mod side_reads;
 mod timing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use portero_types::{EntityHash, Epoch, Timestamp};
+use portero_types::{EntityHash, Epoch, TenantNo, Timestamp};
 
 use crate::batch::{Batch, Sent};
+use crate::detour::OpenDetour;
 use crate::entity::{Entity, Event};
 use crate::journal::Journal;
 use crate::phase::Phase;
 use crate::timers::{Timer, Timers};
-use crate::{LaneConfig, Revoke, Settled, StreamId};
+use crate::turns::{Turn, Turns};
+use crate::{LaneConfig, ParkedState, Revoke, Settled, StreamId};
+
+pub use operating::{Action, Requested};
 
 /// The delivery state of one lane of one subscription, under one epoch.
 ///
@@ -32,8 +41,9 @@ use crate::{LaneConfig, Revoke, Settled, StreamId};
 ///    do not wait for that.
 /// 2. Feed the log: when [`Lane::capacity`] is above zero, read a page after [`Lane::cursor`] and call
 ///    [`Lane::handle_page`]. Pages may overlap; they may not leave a gap.
-/// 3. [`Lane::set_stream`] names the stream that new deliveries go to. [`Lane::handle_stream_ended`] must follow once for
-///    every stream that was ever set, when it ends.
+///    Read what [`Lane::side_reads`] names as well, and call [`Lane::handle_side_read`].
+/// 3. [`Lane::set_stream`] names the stream that new deliveries go to, [`Lane::handle_adopt`] one that former deliveries go
+///    on at. [`Lane::handle_stream_ended`] must follow once for every stream that was ever named, when it ends.
 /// 4. After **every** `handle_*` and `set_stream`, ask the outputs until they are empty, in any order:
 ///    [`Lane::poll_revoke`], [`Lane::poll_settled`], [`Lane::poll_delivery`] (while the stream has room), and
 ///    [`Lane::poll_flush`] when it is time to write.
@@ -54,12 +64,23 @@ pub struct Lane {
     epoch: Epoch,
     stream: Option<StreamId>,
     journal: Journal,
+    detours: BTreeMap<TenantNo, OpenDetour>,
+    /// Unsettled events in the window by tenant; those in detours are not in it.
+    load: HashMap<TenantNo, usize>,
+    /// Entities with an overflow.
+    overflowing: BTreeSet<EntityHash>,
     /// Every position that the lane holds. A `Done` event leaves when the flush that says so is written.
     events: HashMap<u64, Event>,
     /// Every entity of those events, unless all of them are `Done` and nothing blocks it.
     entities: HashMap<EntityHash, Entity>,
     /// Entities in phase `Ready` by turn.
-    ready: BTreeMap<u64, EntityHash>,
+    ready: Turns,
+    /// The same of those whose next event has to be alone on its stream.
+    suspects: Turns,
+    /// Whether the last delivery was of those: they and the others take turns.
+    suspect_was_last: bool,
+    /// Failures count no attempts.
+    frozen: bool,
     /// Entities in phase `InFlight` by stream and position.
     in_flight: BTreeMap<(StreamId, u64), EntityHash>,
     timers: Timers,
@@ -91,6 +112,8 @@ struct Counts {
     deferred: usize,
     /// Entities with a head.
     parked_entities: usize,
+    /// Those of them that are blocked.
+    blocked: usize,
     /// Statuses that wait for a flush.
     answers: usize,
     expired: u64,
@@ -110,10 +133,16 @@ pub struct Stats {
     pub in_flight: usize,
     /// Entities out of the window.
     pub parked_entities: usize,
+    /// Those of them that wait for an operator.
+    pub blocked_entities: usize,
     /// Events out of the window, deferred ones included.
     pub parked_positions: usize,
     /// Deferred events.
     pub deferred: usize,
+    /// Tenants with a detour.
+    pub detours: usize,
+    /// Entities with an overflow.
+    pub overflows: usize,
     /// When the oldest unsettled event was accepted; `None` when there is none, or its entry is not known yet.
     pub oldest_unsettled: Option<Timestamp>,
     /// Events that retention dropped before they were settled, since the lane was made. Counted when it is written.
@@ -129,10 +158,16 @@ impl Lane {
         self.epoch
     }
 
-    /// Up to which position the log was read.
+    /// Up to which position the log was read, for all tenants without a detour.
     #[must_use]
     pub const fn cursor(&self) -> u64 {
         self.journal.cursor()
+    }
+
+    /// Up to which position everything was read.
+    #[must_use]
+    pub fn read_through(&self) -> u64 {
+        self.journals().map(Journal::cursor).min().unwrap_or(0)
     }
 
     /// Whether nothing is in a consumer's hands and no change waits to be written: then the lane can be handed over. An
@@ -151,21 +186,29 @@ impl Lane {
     /// Figures for metrics and heartbeats. Cheap.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let oldest = self.journal.oldest().into_iter().chain(self.outside.first().copied()).min();
+        let oldest = self.journals().filter_map(Journal::oldest).chain(self.outside.first().copied()).min();
         Stats {
             cursor: self.journal.cursor(),
             watermark: self.journal.watermark(),
-            window: self.journal.window_len(),
+            window: self.journals().map(Journal::window_len).sum(),
             in_flight: self.in_flight.len(),
             parked_entities: self.counts.parked_entities,
+            blocked_entities: self.counts.blocked,
             parked_positions: self.outside.len(),
             deferred: self.counts.deferred,
+            detours: self.detours.len(),
+            overflows: self.overflowing.len(),
             oldest_unsettled: oldest
                 .and_then(|position| self.event(position).entry)
                 .map(|entry| entry.accepted_at),
             expired: self.counts.expired,
             dead: self.counts.dead,
         }
+    }
+
+    /// The lane's own journal and those of its detours.
+    fn journals(&self) -> impl Iterator<Item = &Journal> {
+        std::iter::once(&self.journal).chain(self.detours.values().map(|detour| &detour.journal))
     }
 
     fn event(&self, position: u64) -> &Event {
@@ -180,6 +223,12 @@ impl Lane {
         self.entities.get_mut(&entity).expect("every open event has its entity")
     }
 
+    /// The next turn of a known event's tenant.
+    fn turn_of(&mut self, position: u64) -> Turn {
+        let tenant = self.event(position).entry.expect("only known events take turns").tenant;
+        self.ready.give(tenant)
+    }
+
     const fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
@@ -188,12 +237,16 @@ impl Lane {
     /// The only way in which an entity's phase changes: leaves the old phase's queue, map and timer, and enters those
     /// of the new one.
     fn enter(&mut self, entity: EntityHash, next: Phase) {
-        let Self { entities, ready, in_flight, timers, config, .. } = self;
+        let Self { entities, ready, suspects, in_flight, timers, config, .. } = self;
         let state = entities.get_mut(&entity).expect("every open event has its entity");
         debug_assert!(state.phase.may_become(&next), "{:?} may not become {next:?}", state.phase);
         match state.phase {
             Phase::Ready { turn } => {
-                ready.remove(&turn);
+                ready.leave(turn);
+                suspects.leave(turn);
+                if matches!(next, Phase::InFlight(_)) {
+                    ready.has_served(turn);
+                }
             }
             Phase::InFlight(offer) => {
                 in_flight.remove(&(offer.stream, offer.token.position));
@@ -205,7 +258,8 @@ impl Lane {
         }
         match next {
             Phase::Ready { turn } => {
-                ready.insert(turn, entity);
+                let line = if state.is_suspect(config.isolate_after) { suspects } else { ready };
+                line.enter(turn, entity);
             }
             Phase::InFlight(offer) => {
                 in_flight.insert((offer.stream, offer.token.position), entity);
@@ -230,7 +284,7 @@ impl Lane {
             None => Phase::Idle,
             Some((position, _)) if self.event(position).entry.is_none() => Phase::Fetching,
             Some((_, Some(until))) if until > now => Phase::Waiting { until },
-            Some(_) => Phase::Ready { turn: self.next_serial() },
+            Some((position, _)) => Phase::Ready { turn: self.turn_of(position) },
         };
         let stays = matches!((phase, next), (Phase::Idle, Phase::Idle) | (Phase::Fetching, Phase::Fetching));
         if !stays {

@@ -17,8 +17,10 @@
 //! Start at [`Lane`], whose documentation gives the legal calling order.
 
 mod batch;
+mod circuit;
 mod config;
 mod delivery;
+mod detour;
 mod entity;
 mod error;
 mod flush;
@@ -27,12 +29,14 @@ mod lane;
 mod phase;
 mod settlement;
 mod timers;
+mod turns;
 
-pub use config::{Backoff, LaneConfig};
-pub use delivery::{Delivery, Entry, Revoke, RevokeReason, Room, StreamId, Token};
+pub use circuit::{Circuit, CircuitConfig, Gate};
+pub use config::{Backoff, DeadLetterPolicy, LaneConfig};
+pub use delivery::{Delivery, Entry, Revoke, RevokeReason, Room, SideRead, SideScope, StreamId, Token, Want};
 pub use error::{Error, ErrorKind};
 pub use flush::{
     DeadLetter, Deferred, Detour, Flush, FlushResult, Overflow, ParkedEntity, ParkedState, Restored,
 };
-pub use lane::{Lane, Stats};
+pub use lane::{Action, Lane, Requested, Stats};
 pub use settlement::{Ending, Outcome, Reason, Settled, Settlement, Status, Tag, Undeliverable, reason};

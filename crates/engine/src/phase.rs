@@ -2,6 +2,7 @@
 
 use portero_types::Timestamp;
 
+use crate::turns::Turn;
 use crate::{StreamId, Token};
 
 /// A delivery in a consumer's hands.
@@ -29,6 +30,9 @@ pub(crate) struct Offer {
 ///     │                    Idle ◀── written, nothing to offer ┘ │
 ///     └──────────────────────────── written, entry unknown ─────┘
 /// ```
+///
+/// A delivery that its stream's end had cut short may be adopted by another stream: then Ready, Waiting and Settling become
+/// InFlight again, under the same token. Released from there, an entity may have to fetch first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing to offer: the entity is new, or has only deferred events that wait for an ack.
@@ -38,7 +42,7 @@ pub(crate) enum Phase {
     /// In the queue for a stream.
     Ready {
         /// Its place in the queue.
-        turn: u64,
+        turn: Turn,
     },
     /// With a consumer.
     InFlight(Offer),
@@ -61,19 +65,15 @@ impl Phase {
             (_, Self::Settling { .. }) => true,
             (Self::Idle, Self::Fetching | Self::Ready { .. } | Self::Waiting { .. })
             | (Self::Fetching, Self::Ready { .. } | Self::Waiting { .. })
-            | (Self::Ready { .. }, Self::InFlight(_))
+            | (Self::Ready { .. } | Self::Waiting { .. } | Self::Settling { .. }, Self::InFlight(_))
+            | (Self::InFlight(_), Self::Fetching)
             | (Self::InFlight(_) | Self::Waiting { .. }, Self::Ready { .. })
             | (
                 Self::Settling { .. },
                 Self::Idle | Self::Fetching | Self::Ready { .. } | Self::Waiting { .. },
             ) => true,
             (
-                Self::Idle
-                | Self::Fetching
-                | Self::Ready { .. }
-                | Self::InFlight(_)
-                | Self::Settling { .. }
-                | Self::Waiting { .. },
+                Self::Idle | Self::Fetching | Self::Ready { .. } | Self::InFlight(_) | Self::Waiting { .. },
                 _,
             ) => false,
         }
@@ -88,11 +88,12 @@ mod tests {
     #[test]
     fn these_changes_of_phase_are_legal_and_no_others() {
         let now = Timestamp::EPOCH;
+        let turn = crate::turns::Turns::default().give(portero_types::TenantNo(1));
         let token = Token { epoch: Epoch(1), position: 1, delivery: 1 };
         let phases = [
             ("idle", Phase::Idle),
             ("fetching", Phase::Fetching),
-            ("ready", Phase::Ready { turn: 1 }),
+            ("ready", Phase::Ready { turn }),
             (
                 "in flight",
                 Phase::InFlight(Offer { token, stream: StreamId(1), started_at: now, hold_until: now }),
@@ -118,14 +119,17 @@ mod tests {
                 "fetching -> waiting",
                 "ready -> in flight",
                 "ready -> settling",
+                "in flight -> fetching",
                 "in flight -> ready",
                 "in flight -> settling",
                 "settling -> idle",
                 "settling -> fetching",
                 "settling -> ready",
+                "settling -> in flight",
                 "settling -> settling",
                 "settling -> waiting",
                 "waiting -> ready",
+                "waiting -> in flight",
                 "waiting -> settling",
             ]
         );

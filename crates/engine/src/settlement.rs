@@ -20,6 +20,8 @@ pub mod reason {
     pub const HOLD_EXPIRED: &str = "HOLD_EXPIRED";
     /// No frame of the client can carry it.
     pub const TOO_LARGE_FOR_CLIENT: &str = "TOO_LARGE_FOR_CLIENT";
+    /// Given up by an operator.
+    pub const OPERATOR: &str = "OPERATOR";
     /// Longest code that is kept, bytes; a longer one is cut.
     pub const CODE_BYTES_MAX: usize = 64;
 }
@@ -49,6 +51,15 @@ impl Reason {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Both, for the reason of something that follows from it.
+    pub(crate) fn in_words(&self) -> String {
+        match (self.code.is_empty(), self.text.is_empty()) {
+            (true, _) => self.text.clone(),
+            (false, true) => self.code.clone(),
+            (false, false) => format!("{}: {}", self.code, self.text),
+        }
     }
 
     pub(crate) fn or_code(mut self, code: &str) -> Self {

@@ -1,15 +1,17 @@
 //! Deliveries that end without a settlement.
 
-use portero_types::Timestamp;
+use portero_types::{EntityHash, Timestamp};
 use rand::Rng;
 
 use super::Lane;
 use super::fate::{Failure, Fate};
 use crate::batch::{Batch, Effect};
+use crate::entity::{Cut, Place};
 use crate::{Ending, Reason, RevokeReason, Settled, Status, StreamId, Token, Undeliverable, reason};
 
 impl Lane {
-    /// A stream is over. What it had is released or interrupted, oldest first. Unknown streams are ignored.
+    /// A stream is over. What it had is released or interrupted, oldest first, until another stream adopts it
+    /// ([`Lane::handle_adopt`]). Unknown streams are ignored.
     pub fn handle_stream_ended(
         &mut self,
         now: Timestamp,
@@ -20,15 +22,26 @@ impl Lane {
         if self.stream == Some(stream) {
             self.stream = None;
         }
-        let held: Vec<u64> = self
+        let held: Vec<(u64, EntityHash)> = self
             .in_flight
             .range((stream, 0)..=(stream, u64::MAX))
-            .map(|((_, position), _)| *position)
+            .map(|((_, position), entity)| (*position, *entity))
             .collect();
-        for position in held {
-            match ending {
-                Ending::Graceful => self.release(now, position),
-                Ending::Abnormal => self.fail(now, rng, position, Failure::Interrupted),
+        for (position, entity) in held {
+            let token = self.offer_of(position).expect("in flight").token;
+            let before = match ending {
+                Ending::Graceful => {
+                    self.release(now, position);
+                    None
+                }
+                Ending::Abnormal => {
+                    let before = self.entity_mut(entity).head.clone();
+                    self.fail(now, rng, position, Failure::Interrupted);
+                    Some(before)
+                }
+            };
+            if self.event(position).place != Place::Done {
+                self.entity_mut(entity).cut = Some(Box::new(Cut { token, before }));
             }
         }
     }
@@ -46,7 +59,7 @@ impl Lane {
                 let entity = self.event(position).entity;
                 let tally = self.entity_mut(entity).tally(position, now);
                 let reason = Reason::new(reason::TOO_LARGE_FOR_CLIENT, "");
-                self.conclude(now, position, Fate::Dead(reason, tally));
+                self.die(now, position, reason, tally);
             }
         }
     }
@@ -71,14 +84,19 @@ impl Lane {
         self.events.clear();
         self.entities.clear();
         self.ready.clear();
+        self.suspects.clear();
         self.in_flight.clear();
         self.timers.clear();
         self.unknown.clear();
+        self.detours.clear();
+        self.load.clear();
+        self.overflowing.clear();
         self.outside.clear();
         self.idle_flush_at = None;
         self.counts.done = 0;
         self.counts.deferred = 0;
         self.counts.parked_entities = 0;
+        self.counts.blocked = 0;
         self.counts.answers = 0;
     }
 

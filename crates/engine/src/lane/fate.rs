@@ -10,7 +10,7 @@ use crate::batch::{Effect, End};
 use crate::entity::{DeferNote, Head, Place, Tally};
 use crate::phase::Phase;
 use crate::timers::Timer;
-use crate::{DeadLetter, ParkedState, Reason, reason};
+use crate::{DeadLetter, DeadLetterPolicy, ParkedState, Reason, reason};
 
 /// How an event ends.
 pub(super) enum Fate {
@@ -71,17 +71,53 @@ impl Lane {
         self.enforce_cap(now);
     }
 
+    /// Ends an event that failed for good, and blocks its entity where that is the policy.
+    pub(super) fn die(&mut self, now: Timestamp, position: u64, reason: Reason, tally: Tally) {
+        let entity = self.event(position).entity;
+        self.conclude(now, position, Fate::Dead(reason.clone(), tally));
+        if self.config.dead_letter_policy == DeadLetterPolicy::ParkEntity {
+            self.block(now, entity, reason, tally);
+        }
+    }
+
+    /// Keeps everything of an entity back until an operator acts. Its row tells of the event that died.
+    fn block(&mut self, now: Timestamp, entity: EntityHash, reason: Reason, tally: Tally) {
+        self.park(now, entity);
+        let head = Head {
+            state: ParkedState::Blocked,
+            attempts: tally.attempts,
+            interruptions: tally.interruptions,
+            due_at: now,
+            first_failed_at: tally.first_failed_at,
+            reason,
+        };
+        let was = self.entity_mut(entity).head.replace(Box::new(head));
+        self.counts.parked_entities += usize::from(was.is_none());
+        self.counts.blocked += 1;
+        self.batch.parks.insert(entity);
+        self.enforce_cap(now);
+    }
+
+    /// Lets failures count no attempts from now on, or count them again: when nearly everything fails it is not the events.
+    /// They wait for their next attempt all the same.
+    pub const fn set_frozen(&mut self, frozen: bool) {
+        self.frozen = frozen;
+    }
+
     /// Counts a failure and parks the entity behind the event, or ends the event when it was one too many.
     pub(super) fn fail(&mut self, now: Timestamp, rng: &mut dyn Rng, position: u64, failure: Failure) {
         let entity = self.event(position).entity;
         let mut tally = self.entity_mut(entity).tally(position, now);
         let (delay, reason, is_last) = match failure {
             Failure::Counted { delay, reason } => {
-                tally.attempts = tally.attempts.saturating_add(1);
+                let failures = tally.attempts.saturating_add(1);
                 let delay = delay.map_or_else(
-                    || self.config.backoff.draw(tally.attempts, rng),
+                    || self.config.backoff.draw(failures, rng),
                     |asked| asked.min(self.config.retry_delay_max),
                 );
+                if !self.frozen {
+                    tally.attempts = failures;
+                }
                 (delay, reason, tally.attempts >= self.config.attempts_max)
             }
             Failure::Interrupted => {
@@ -93,7 +129,7 @@ impl Lane {
         };
         if is_last {
             let reason = reason.or_code(reason::ATTEMPTS_EXHAUSTED);
-            self.conclude(now, position, Fate::Dead(reason, tally));
+            self.die(now, position, reason, tally);
             return;
         }
         if self.event(position).place == Place::Deferred {
@@ -147,12 +183,7 @@ impl Lane {
     /// Ends a deferred event at its deadline.
     pub(super) fn die_deferred(&mut self, now: Timestamp, position: u64) {
         let note = self.event(position).note.as_deref().expect("a deferred event has its note");
-        let (code, text) = (note.reason.code(), note.reason.text());
-        let last = match (code.is_empty(), text.is_empty()) {
-            (true, _) => text.to_owned(),
-            (false, true) => code.to_owned(),
-            (false, false) => format!("{code}: {text}"),
-        };
+        let last = note.reason.in_words();
         let first_failed_at = note.deadline.minus(self.config.defer_deadline);
         let tally = Tally { attempts: 0, interruptions: 0, first_failed_at };
         self.conclude(now, position, Fate::Dead(Reason::new(reason::DEFER_DEADLINE, &last), tally));
@@ -171,8 +202,11 @@ impl Lane {
             state.resting.remove(&position);
             state.due.insert(position);
         }
-        let turn = self.next_serial();
-        self.enter(entity, Phase::Ready { turn });
+        // Only an adopted one may be in flight while something of its entity is unwritten.
+        match self.entity_mut(entity).unwritten {
+            Some(serial) => self.enter(entity, Phase::Settling { serial }),
+            None => self.offer_at_once(entity),
+        }
     }
 
     /// Takes an event out of its place and marks what has to be written for that.
@@ -183,7 +217,7 @@ impl Lane {
         let is_parked = state.head.is_some();
         self.counts.parked_entities -= usize::from(was_parked && !is_parked);
         match place {
-            Place::Window => self.journal.pass(position),
+            Place::Window => self.pass(position),
             Place::Parked => {
                 self.batch.parks.insert(entity);
                 self.outside.remove(&position);
@@ -196,7 +230,7 @@ impl Lane {
     }
 
     /// Lets the entity wait for the next flush, unless another of its events than `position` is in flight.
-    fn settle_entity(&mut self, entity: EntityHash, position: u64) {
+    pub(super) fn settle_entity(&mut self, entity: EntityHash, position: u64) {
         match self.entity_mut(entity).phase {
             Phase::InFlight(offer) if offer.token.position != position => {}
             Phase::Idle
@@ -206,6 +240,7 @@ impl Lane {
             | Phase::Settling { .. }
             | Phase::Waiting { .. } => {
                 let serial = self.next_serial();
+                self.entity_mut(entity).unwritten = Some(serial);
                 self.enter(entity, Phase::Settling { serial });
                 self.batch.effects.push(Effect::Resume { entity, serial });
             }

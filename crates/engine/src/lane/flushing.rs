@@ -28,6 +28,7 @@ impl Lane {
     }
 
     fn make_flush(&mut self, batch: &mut Batch) -> Flush {
+        self.tend_detours();
         self.seq += 1;
         self.idle_flush_at = None;
         self.flushed_watermark = self.journal.watermark();
@@ -35,6 +36,7 @@ impl Lane {
             seq: self.seq,
             watermark: self.journal.watermark(),
             acked: self.journal.acked(),
+            detours: self.detours.iter().map(|(tenant, detour)| detour.row(*tenant)).collect(),
             dead: batch.dead.clone(),
             ..Flush::default()
         };
@@ -106,7 +108,9 @@ impl Lane {
                 }
             }
             Effect::Resume { entity, serial } => {
-                if self.entities.get(&entity).is_some_and(|state| state.phase == Phase::Settling { serial }) {
+                let Some(state) = self.entities.get_mut(&entity) else { return };
+                state.unwritten.take_if(|unwritten| *unwritten == serial);
+                if state.phase == (Phase::Settling { serial }) {
                     self.advance(entity, now);
                 }
             }

@@ -17,7 +17,7 @@ impl Lane {
         if self.lost {
             return 0;
         }
-        let window = self.journal.window_len() + self.counts.done;
+        let window = self.journal.window_len() + self.counts.done - self.detoured_load();
         let in_window = self.config.window_events_max.saturating_sub(window);
         in_window.min(self.config.positions_max.saturating_sub(self.events.len()))
     }
@@ -48,30 +48,71 @@ impl Lane {
             if entry.n <= self.journal.cursor() {
                 continue;
             }
-            if self.journal.has_passed(entry.n) {
-                // Settled by an earlier owner.
-                self.journal.read_to(entry.n);
-            } else if self.events.contains_key(&entry.n) {
-                // Parked or deferred by an earlier owner.
-                self.journal.read_to(entry.n);
-                self.journal.pass(entry.n);
-            } else if room == 0 {
+            if self.detours.get(&entry.tenant).is_some_and(|detour| detour.holds_up(entry.n)) {
                 through = entry.n - 1;
                 break;
-            } else {
-                room -= 1;
-                self.admit(now, *entry);
             }
+            if self.goes_past(entry) || self.take_known(entry) {
+                continue;
+            }
+            if room == 0 {
+                self.journal.read_to(entry.n - 1);
+                if self.begin_detour() {
+                    room = self.capacity();
+                    if self.goes_past(entry) {
+                        continue;
+                    }
+                }
+            }
+            if room == 0 {
+                through = entry.n - 1;
+                break;
+            }
+            room -= 1;
+            self.admit(now, *entry);
         }
         self.journal.read_to(through);
         self.enforce_cap(now);
-        if self.idle_flush_at.is_none() && self.journal.watermark() > self.flushed_watermark {
-            self.idle_flush_at = Some(now.plus(self.config.idle_flush_after));
-        }
+        self.tend_detours();
+        self.plan_idle_flush(now);
         Ok(self.journal.cursor())
     }
 
-    fn admit(&mut self, now: Timestamp, entry: Entry) {
+    /// Whether the lane leaves the event to its tenant's detour.
+    fn goes_past(&mut self, entry: &Entry) -> bool {
+        let Some(detour) = self.detours.get_mut(&entry.tenant).filter(|detour| detour.covers(entry.n)) else {
+            return false;
+        };
+        detour.skipped = detour.skipped.max(entry.n);
+        self.journal.read_to(entry.n);
+        true
+    }
+
+    /// Whether the event needs no place in the window: it is settled, has a place already, or goes to an overflow.
+    pub(super) fn take_known(&mut self, entry: &Entry) -> bool {
+        let journal = self.journal_of(entry.n, entry.tenant);
+        if journal.has_passed(entry.n) {
+            // Settled by an earlier owner, or in an overflow.
+            journal.read_to(entry.n);
+        } else if self.events.contains_key(&entry.n) {
+            // Parked or deferred by an earlier owner.
+            self.skip(entry.n, entry.tenant);
+        } else if self.spills(entry.entity) {
+            self.spill(entry);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Sees to it that a watermark that moved without settlements is written some time.
+    pub(super) fn plan_idle_flush(&mut self, now: Timestamp) {
+        if self.idle_flush_at.is_none() && self.journal.watermark() > self.flushed_watermark {
+            self.idle_flush_at = Some(now.plus(self.config.idle_flush_after));
+        }
+    }
+
+    pub(super) fn admit(&mut self, now: Timestamp, entry: Entry) {
         let position = entry.n;
         let state = self.entities.entry(entry.entity).or_insert_with(Entity::new);
         state.queue.push_back(position);
@@ -87,12 +128,11 @@ impl Lane {
         };
         self.events.insert(position, event);
         if is_parked {
-            self.journal.read_to(position);
-            self.journal.pass(position);
+            self.skip(position, entry.tenant);
             self.outside.insert(position);
             self.batch.parks.insert(entry.entity);
         } else {
-            self.journal.open(position);
+            self.open(&entry);
         }
         match phase {
             Phase::Idle => self.advance(entry.entity, now),

@@ -5,13 +5,14 @@ use portero_types::{EntityHash, Timestamp};
 use super::Lane;
 use crate::ParkedState;
 use crate::entity::{Head, Place};
+use crate::journal::Journal;
 use crate::phase::Phase;
 
 impl Lane {
     /// Moves an entity's events out of the window, uncounted. A delivery goes on. Does nothing for a parked entity or one
     /// without events in the window.
     pub(super) fn park(&mut self, now: Timestamp, entity: EntityHash) {
-        let Self { entities, events, journal, outside, batch, counts, .. } = self;
+        let Self { entities, outside, batch, counts, .. } = self;
         let state = entities.get_mut(&entity).expect("every open event has its entity");
         let Some(first) = state.queue.front().copied() else { return };
         batch.parks.insert(entity);
@@ -22,26 +23,32 @@ impl Lane {
         let reason = if in_hand { ParkedState::Held } else { ParkedState::Draining };
         state.head = Some(Box::new(Head::unfailed(reason, now)));
         counts.parked_entities += 1;
-        for position in &state.queue {
-            outside.insert(*position);
-            let event = events.get_mut(position).expect("every open position has its event");
-            if event.place == Place::Window {
-                event.place = Place::Parked;
-                journal.pass(*position);
+        let waiting: Vec<u64> = state.queue.iter().copied().collect();
+        outside.extend(waiting.iter().copied());
+        for position in waiting {
+            if self.event(position).place == Place::Window {
+                self.event_mut(position).place = Place::Parked;
+                self.pass(position);
+            }
+        }
+        self.trim(entity);
+    }
+
+    /// Keeps the lists of settled positions within their cap: the oldest events leave the window until they fit.
+    pub(super) fn enforce_cap(&mut self, now: Timestamp) {
+        while let Some(oldest) = self.oldest_behind_a_long_list() {
+            let entity = self.event(oldest).entity;
+            self.park(now, entity);
+            let is_stuck = self.events.get(&oldest).is_some_and(|event| event.place == Place::Window);
+            debug_assert!(!is_stuck, "a parked event has left the window");
+            if is_stuck {
+                return;
             }
         }
     }
 
-    /// Keeps the list of settled positions within its cap: the oldest events leave the window until it fits.
-    pub(super) fn enforce_cap(&mut self, now: Timestamp) {
-        while self.journal.acked_len() > self.config.acked_max {
-            let Some(oldest) = self.journal.oldest() else { return };
-            let entity = self.event(oldest).entity;
-            self.park(now, entity);
-            debug_assert!(self.journal.oldest() != Some(oldest), "a parked event has left the window");
-            if self.journal.oldest() == Some(oldest) {
-                return;
-            }
-        }
+    fn oldest_behind_a_long_list(&self) -> Option<u64> {
+        let mut long = self.journals().filter(|journal| journal.acked_len() > self.config.acked_max);
+        long.find_map(Journal::oldest)
     }
 }

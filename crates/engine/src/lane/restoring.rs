@@ -6,10 +6,11 @@ use portero_types::{EntityHash, Epoch, Timestamp};
 
 use super::{Counts, Lane};
 use crate::batch::Batch;
+use crate::detour::OpenDetour;
 use crate::entity::{DeferNote, Entity, Event, Head, Place};
 use crate::journal::Journal;
 use crate::timers::Timers;
-use crate::{Deferred, Error, LaneConfig, ParkedEntity, Reason, Restored};
+use crate::{Deferred, Error, LaneConfig, ParkedEntity, ParkedState, Reason, Restored};
 
 impl Lane {
     /// A lane that continues where the last owner's written flushes ended.
@@ -27,9 +28,19 @@ impl Lane {
             epoch,
             stream: None,
             journal: Journal::new(restored.watermark, restored.acked),
+            detours: restored
+                .detours
+                .iter()
+                .map(|row| (row.tenant, OpenDetour::restored(row, restored.watermark)))
+                .collect(),
+            load: HashMap::new(),
+            overflowing: Default::default(),
             events: HashMap::new(),
             entities: HashMap::new(),
             ready: Default::default(),
+            suspects: Default::default(),
+            suspect_was_last: false,
+            frozen: false,
             in_flight: Default::default(),
             timers: Timers::default(),
             unknown: Default::default(),
@@ -60,14 +71,19 @@ impl Lane {
 
     fn restore_parked(&mut self, row: ParkedEntity) -> Result<(), Error> {
         let entity = row.entity;
-        if row.positions.is_empty() || !row.positions.is_sorted_by(|a, b| a < b) {
+        let is_blocked = row.state == ParkedState::Blocked;
+        if (row.positions.is_empty() && row.overflow.is_none() && !is_blocked)
+            || !row.positions.is_sorted_by(|a, b| a < b)
+        {
             return Err(Error::ParkedOrder { entity });
         }
         let state = self.entities.entry(entity).or_insert_with(Entity::new);
         if state.head.is_some() {
-            return Err(Error::TwoPlaces { position: row.positions[0] });
+            let position = row.positions.first().copied().unwrap_or_default();
+            return Err(Error::TwoPlaces { position });
         }
-        let mut offers_before = row.attempts.saturating_add(row.interruptions);
+        // What a blocked row counts is the dead event's, not its first follower's.
+        let mut offers_before = if is_blocked { 0 } else { row.attempts.saturating_add(row.interruptions) };
         state.head = Some(Box::new(Head {
             state: row.state,
             attempts: row.attempts,
@@ -77,7 +93,12 @@ impl Lane {
             reason: Reason::new(&row.reason_code, &row.reason_text),
         }));
         state.queue = row.positions.iter().copied().collect();
+        state.overflow = row.overflow;
+        if row.overflow.is_some() {
+            self.overflowing.insert(entity);
+        }
         self.counts.parked_entities += 1;
+        self.counts.blocked += usize::from(is_blocked);
         for position in row.positions {
             let event = restored_event(entity, Place::Parked, offers_before);
             offers_before = 0;

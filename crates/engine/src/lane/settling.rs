@@ -61,7 +61,7 @@ impl Lane {
                 let entity = self.event(position).entity;
                 let mut tally = self.entity_mut(entity).tally(position, now);
                 tally.attempts = tally.attempts.saturating_add(1);
-                self.conclude(now, position, Fate::Dead(reason.or_code(reason::REJECTED), tally));
+                self.die(now, position, reason.or_code(reason::REJECTED), tally);
             }
             Outcome::Defer => self.defer(now, position, reason),
         }
@@ -84,10 +84,14 @@ impl Lane {
 
     /// The status of a position that the lane does not hold.
     fn status_of_absent(&self, token: Token) -> Status {
-        if self.journal.has_passed(token.position) {
+        let is_former = token.epoch < self.epoch;
+        if is_former && self.detours.values().any(|detour| detour.has_before_it(token.position)) {
+            // A former owner delivered it on a detour; this one may have still to read it.
+            Status::TryAgain
+        } else if self.journal.has_passed(token.position) {
             // Events leave the lane only when their end is written.
             Status::Already
-        } else if token.position > self.journal.cursor() && token.epoch < self.epoch {
+        } else if token.position > self.journal.cursor() && is_former {
             // A former owner delivered it; this one has still to read it.
             Status::TryAgain
         } else {

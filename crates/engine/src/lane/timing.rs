@@ -33,7 +33,8 @@ impl Lane {
         state.timer = None;
         match state.phase {
             Phase::Waiting { .. } => {
-                let turn = self.next_serial();
+                let (position, _) = state.candidate().expect("what waits for its moment is a candidate");
+                let turn = self.turn_of(position);
                 self.enter(entity, Phase::Ready { turn });
             }
             Phase::InFlight(offer) if offer.hold_until <= now => {

@@ -1,6 +1,7 @@
 //! A lane as its caller sees it: examples as sentences, and generated histories against a simpler reference model.
 
 mod bounds;
+mod crowded;
 mod deferring;
 mod failing;
 mod flushing;

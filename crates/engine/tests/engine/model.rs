@@ -8,7 +8,9 @@ use portero_engine::{
 };
 use portero_types::{EntityHash, Timestamp};
 
+mod adopting;
 mod fates;
+mod operating;
 
 /// How an event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(crate) struct Event {
     pub(crate) end: Option<End>,
     pub(crate) attempts: u32,
     pub(crate) interruptions: u32,
+    /// It failed, counted or not, and was not deferred since.
+    pub(crate) failed: bool,
     /// The moments between which its next attempt may be due.
     pub(crate) due: (Timestamp, Timestamp),
     /// Deferred, and not failed since.
@@ -43,6 +47,20 @@ pub(crate) struct Held {
     pub(crate) token: Token,
     pub(crate) stream: StreamId,
     pub(crate) until: Timestamp,
+}
+
+/// The last delivery of an entity.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Last {
+    pub(crate) token: Token,
+    /// Whether the end of its stream cut it short, and how the event stood before that counted against it.
+    pub(crate) cut: Option<Cut>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cut {
+    Gracefully,
+    Abnormally { before: Event },
 }
 
 /// What waits for one flush.
@@ -78,6 +96,12 @@ pub(crate) struct Model {
     /// Ends that are written.
     pub(crate) gone: BTreeMap<u64, End>,
     pub(crate) held: BTreeMap<EntityHash, Held>,
+    /// Entities that wait for an operator.
+    pub(crate) blocked: BTreeSet<EntityHash>,
+    /// What was offered last of an entity in this epoch.
+    pub(crate) last: BTreeMap<EntityHash, Last>,
+    /// Failures count no attempts.
+    pub(crate) frozen: bool,
     pub(crate) open: Unwritten,
     pub(crate) sent: Option<Unwritten>,
     pub(crate) revoked: Vec<Token>,
@@ -91,6 +115,9 @@ impl Model {
             events: BTreeMap::new(),
             gone: BTreeMap::new(),
             held: BTreeMap::new(),
+            blocked: BTreeSet::new(),
+            last: BTreeMap::new(),
+            frozen: false,
             open: Unwritten::default(),
             sent: None,
             revoked: Vec::new(),
@@ -107,6 +134,7 @@ impl Model {
             end: None,
             attempts: 0,
             interruptions: 0,
+            failed: false,
             due: (Timestamp::EPOCH, Timestamp::EPOCH),
             aside: false,
             woken: false,
@@ -122,18 +150,24 @@ impl Model {
     fn may_start(&self, entity: EntityHash, now: Timestamp, generously: bool) -> Option<u64> {
         let unwritten = |waiting: &Unwritten| waiting.entities.contains(&entity);
         if self.held.contains_key(&entity)
+            || self.blocked.contains(&entity)
             || unwritten(&self.open)
             || self.sent.as_ref().is_some_and(unwritten)
         {
             return None;
         }
+        let (position, event) = self.next(entity)?;
+        let due = if generously { event.due.0 } else { event.due.1 };
+        (event.known && due <= now).then_some(position)
+    }
+
+    /// What the entity has to offer next. A failed event keeps everything else of its entity back.
+    fn next(&self, entity: EntityHash) -> Option<(u64, Event)> {
         let open = || self.events.iter().filter(|(_, e)| e.entity == entity && e.end.is_none());
         let first = open().find(|(_, event)| !event.aside);
-        let failed = first.filter(|(_, event)| event.attempts + event.interruptions > 0);
+        let failed = first.filter(|(_, event)| event.failed);
         let woken = open().find(|(_, event)| event.aside && event.woken);
-        let (position, event) = failed.or(woken).or(first)?;
-        let due = if generously { event.due.0 } else { event.due.1 };
-        (event.known && due <= now).then_some(*position)
+        failed.or(woken).or(first).map(|(position, event)| (*position, *event))
     }
 
     /// The lane starts a delivery: it must be a legal one.
@@ -144,20 +178,28 @@ impl Model {
         assert_eq!(self.may_start(entity, now, true), Some(position), "only the event whose turn it is");
         let until = now.plus(self.config.max_hold);
         let event = self.events.get_mut(&position).expect("it may start");
+        assert_eq!(delivery.alone, event.interruptions >= self.config.isolate_after, "a suspect is alone");
         event.deliveries += 1;
         event.woken = false;
         let token = Token { epoch: portero_types::Epoch(self.epoch), position, delivery: event.deliveries };
         assert_eq!(delivery.token, token);
         assert_eq!(delivery.attempt, event.offers_before + event.deliveries);
         self.held.insert(entity, Held { token, stream, until });
+        self.last.insert(entity, Last { token, cut: None });
     }
 
-    /// The lane offers nothing more although there is room: then nothing may be ready.
-    pub(crate) fn nothing_is_ready(&self, now: Timestamp) {
+    /// The lane offers nothing more although there is room: then nothing may be ready, but what has to be alone.
+    pub(crate) fn nothing_is_ready(&self, now: Timestamp, is_idle: bool) {
         let entities: BTreeSet<EntityHash> = self.events.values().map(|event| event.entity).collect();
         for entity in entities {
-            assert_eq!(self.may_start(entity, now, false), None, "{entity:?} waits although it could start");
+            let ready = self.may_start(entity, now, false);
+            let ready = ready.filter(|position| is_idle || !self.is_suspect(*position));
+            assert_eq!(ready, None, "{entity:?} waits although it could start");
         }
+    }
+
+    pub(crate) fn is_suspect(&self, position: u64) -> bool {
+        self.events[&position].interruptions >= self.config.isolate_after
     }
 
     fn holder(&self, token: Token) -> Option<Held> {
@@ -214,7 +256,7 @@ impl Model {
             }
             Outcome::Reject => {
                 let code = if has_code { "CODE" } else { reason::REJECTED };
-                self.die(token.position, (event.attempts + 1, event.interruptions, Some(code)));
+                self.give_up(token.position, (event.attempts + 1, event.interruptions, Some(code)));
             }
             Outcome::Defer => self.defer(now, token.position),
         }
@@ -239,7 +281,7 @@ impl Model {
         match why {
             Undeliverable::NotSent => self.release(now, token.position),
             Undeliverable::BodyGone => self.end(token.position, End::Expired),
-            Undeliverable::TooLarge => self.die(
+            Undeliverable::TooLarge => self.give_up(
                 token.position,
                 (event.attempts, event.interruptions, Some(reason::TOO_LARGE_FOR_CLIENT)),
             ),
@@ -250,11 +292,15 @@ impl Model {
         let held: Vec<Token> =
             self.held.values().filter(|held| held.stream == stream).map(|held| held.token).collect();
         for token in held {
-            if gracefully {
+            let before = self.events[&token.position];
+            let cut = if gracefully {
                 self.release(now, token.position);
+                Cut::Gracefully
             } else {
                 self.interrupt(now, token.position);
-            }
+                Cut::Abnormally { before }
+            };
+            self.last.insert(before.entity, Last { token, cut: Some(cut) });
         }
     }
 
@@ -302,8 +348,9 @@ impl Model {
             .collect();
         assert_eq!(dead, unwritten.dead, "exactly the dead letters that are due");
         for row in &flush.park {
-            let event = self.events.get_mut(&row.positions[0]).expect("a parked event is open");
-            if event.attempts + event.interruptions > 0 {
+            let Some(first) = row.positions.first() else { continue };
+            let event = self.events.get_mut(first).expect("a parked event is open");
+            if event.failed && !self.blocked.contains(&row.entity) {
                 assert!(event.due.0 <= row.due_at && row.due_at <= event.due.1, "due within its bounds");
                 event.due = (row.due_at, row.due_at);
             }

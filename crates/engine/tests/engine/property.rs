@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use portero_engine::{Backoff, Ending, FlushResult, LaneConfig, Outcome, Undeliverable};
+use portero_engine::{
+    Action, Backoff, DeadLetterPolicy, Ending, FlushResult, LaneConfig, Outcome, Undeliverable,
+};
 use proptest::prelude::*;
 
 use crate::world::{Step, World};
@@ -39,7 +41,12 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(limit, is_missing)| Step::Fetch { limit, is_missing }),
         4 => (prop::bool::weighted(0.4), prop::bool::weighted(0.1))
             .prop_map(|(new, none)| Step::Stream { new, none }),
-        12 => (1..6_u32).prop_map(|events| Step::Deliver { events }),
+        12 => (1..6_u32, prop::bool::weighted(0.7))
+            .prop_map(|(events, is_idle)| Step::Deliver { events, is_idle }),
+        4 => (pick(), any::<bool>()).prop_map(|(pick, is_present)| Step::Adopt { pick, is_present }),
+        2 => (0..4_u64, prop_oneof![Just(Action::Retry), Just(Action::DeadLetter)])
+            .prop_map(|(entity, action)| Step::Request { entity, action }),
+        1 => any::<bool>().prop_map(|frozen| Step::Freeze { frozen }),
         16 => (pick(), outcome(), any::<bool>())
             .prop_map(|(pick, outcome, has_code)| Step::Settle { pick, outcome, has_code }),
         4 => (pick(), outcome()).prop_map(|(pick, outcome)| Step::SettleAny { pick, outcome }),
@@ -61,7 +68,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn phrase() -> impl Strategy<Value = Vec<Step>> {
     let work = (0..1_000_usize, outcome(), any::<bool>()).prop_map(|(pick, outcome, has_code)| {
         vec![
-            Step::Deliver { events: 9 },
+            Step::Deliver { events: 9, is_idle: true },
             Step::Settle { pick, outcome, has_code },
             Step::Send,
             Step::Answer { result: FlushResult::Written, is_applied: true },
@@ -71,20 +78,41 @@ fn phrase() -> impl Strategy<Value = Vec<Step>> {
         let append = entities.into_iter().map(|entity| Step::Append { entity: Some(entity) });
         append.chain([Step::Read { limit: 9, overlap: 0 }]).collect()
     });
-    prop_oneof![8 => step().prop_map(|step| vec![step]), 3 => work, 1 => intake]
+    let reconnect =
+        (0..1_000_usize, any::<bool>(), any::<bool>()).prop_map(|(pick, abnormal, is_written)| {
+            let ending = if abnormal { Ending::Abnormal } else { Ending::Graceful };
+            let write = [Step::Send, Step::Answer { result: FlushResult::Written, is_applied: true }];
+            let mut steps =
+                vec![Step::Deliver { events: 2, is_idle: true }, Step::EndStream { pick: 0, ending }];
+            steps.extend(write.into_iter().filter(|_| is_written));
+            steps.push(Step::Stream { new: true, none: false });
+            steps.extend((0..3).map(|n| Step::Adopt { pick: pick % 3 + n, is_present: true }));
+            steps
+        });
+    prop_oneof![8 => step().prop_map(|step| vec![step]), 3 => work, 1 => intake, 1 => reconnect]
 }
 
 /// Limits so small that histories of a hundred steps reach all of them.
 fn config() -> impl Strategy<Value = LaneConfig> {
-    (1..4_u32, 1..4_u32, 1..7_usize, 1..5_usize, 0..8_usize).prop_map(
-        |(attempts_max, interruptions_max, window_events_max, acked_max, beyond_window)| LaneConfig {
+    let policy = prop_oneof![Just(DeadLetterPolicy::Continue), Just(DeadLetterPolicy::ParkEntity)];
+    (1..4_u32, 1..4_u32, 1..7_usize, 1..5_usize, 0..8_usize, policy).prop_map(
+        |(
             attempts_max,
             interruptions_max,
+            window_events_max,
+            acked_max,
+            beyond_window,
+            dead_letter_policy,
+        )| LaneConfig {
+            attempts_max,
+            interruptions_max,
+            dead_letter_policy,
             backoff: Backoff { base: Duration::from_secs(1), max: Duration::from_secs(8) },
             retry_delay_max: Duration::from_secs(60),
             defer_deadline: Duration::from_secs(1_800),
             window_events_max,
             acked_max,
+            detours_max: 0,
             positions_max: window_events_max + beyond_window,
             ..LaneConfig::default()
         },

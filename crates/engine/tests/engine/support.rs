@@ -30,6 +30,7 @@ pub(crate) fn small() -> LaneConfig {
         window_events_max: 8,
         acked_max: 4,
         positions_max: 16,
+        detours_max: 0,
         ..LaneConfig::default()
     }
 }

@@ -1,11 +1,11 @@
 //! A lane, its reference model, a log, a store and consumers, driven by generated steps. After each step the two agree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use portero_engine::{
-    Ending, Entry, Flush, FlushResult, Lane, LaneConfig, Outcome, Reason, Restored, Room, Settlement, Status,
-    StreamId, Tag, Token, Undeliverable,
+    Action, Ending, Entry, Flush, FlushResult, Lane, LaneConfig, Outcome, Reason, Restored, Room, Settlement,
+    Status, StreamId, Tag, Token, Undeliverable,
 };
 use portero_types::{EntityHash, Epoch, Timestamp};
 use rand::SeedableRng;
@@ -24,7 +24,10 @@ pub(crate) enum Step {
     Read { limit: usize, overlap: u64 },
     Fetch { limit: usize, is_missing: bool },
     Stream { new: bool, none: bool },
-    Deliver { events: u32 },
+    Deliver { events: u32, is_idle: bool },
+    Adopt { pick: usize, is_present: bool },
+    Request { entity: u64, action: Action },
+    Freeze { frozen: bool },
     Settle { pick: usize, outcome: Outcome, has_code: bool },
     SettleAny { pick: usize, outcome: Outcome },
     Forge { pick: usize, delivery: u32, position: u64 },
@@ -44,6 +47,8 @@ pub(crate) struct World {
     store: Store,
     /// What the store's state means: events whose ends, failures and deferrals are written.
     durable: BTreeMap<u64, Event>,
+    /// Entities whose block is written.
+    durably_blocked: BTreeSet<EntityHash>,
     /// What the flush on its way would make durable.
     pending: Option<Pending>,
     log: Vec<(u64, Option<EntityHash>)>,
@@ -60,6 +65,7 @@ struct Pending {
     flush: Flush,
     /// The events as the flush tells of them.
     events: BTreeMap<u64, Event>,
+    blocked: BTreeSet<EntityHash>,
     is_applied: bool,
 }
 
@@ -72,6 +78,7 @@ impl World {
             model: Model::new(config),
             store: Store::default(),
             durable: BTreeMap::new(),
+            durably_blocked: BTreeSet::new(),
             pending: None,
             log: Vec::new(),
             now,
@@ -89,7 +96,16 @@ impl World {
             Step::Read { limit, overlap } => self.read(limit, overlap),
             Step::Fetch { limit, is_missing } => self.fetch(limit, is_missing),
             Step::Stream { new, none } => self.set_stream(new, none),
-            Step::Deliver { events } => self.deliver(events),
+            Step::Deliver { events, is_idle } => self.deliver(events, is_idle),
+            Step::Adopt { pick, is_present } => self.adopt(pick, is_present),
+            Step::Request { entity, action } => {
+                let expected = self.model.request(self.now, EntityHash(entity), action);
+                assert_eq!(self.lane.handle_request(self.now, EntityHash(entity), action), expected);
+            }
+            Step::Freeze { frozen } => {
+                self.model.frozen = frozen;
+                self.lane.set_frozen(frozen);
+            }
             Step::Settle { pick, outcome, has_code } => {
                 let held: Vec<Token> = self.model.held.values().map(|held| held.token).collect();
                 if let Some(token) = at(&held, pick) {
@@ -189,14 +205,16 @@ impl World {
         self.lane.set_stream(self.current);
     }
 
-    fn deliver(&mut self, events: u32) {
+    fn deliver(&mut self, events: u32, is_idle: bool) {
+        let room = Room { idle: is_idle, ..Room::UNLIMITED };
         for _ in 0..events {
-            let Some(delivery) = self.lane.poll_delivery(self.now, Room::UNLIMITED) else {
+            let Some(delivery) = self.lane.poll_delivery(self.now, room) else {
                 if self.current.is_some() {
-                    self.model.nothing_is_ready(self.now);
+                    self.model.nothing_is_ready(self.now, is_idle);
                 }
                 return;
             };
+            assert!(is_idle || !delivery.alone, "a suspect waits for the stream");
             let stream = self.current.expect("without a stream nothing is offered");
             self.model.deliver(self.now, stream, &delivery);
             self.tokens.push(delivery.token);
@@ -216,6 +234,17 @@ impl World {
                 self.expect_statuses(Vec::new());
             }
         }
+    }
+
+    /// A consumer comes back on a stream, the present one or another, with a delivery that it has or had.
+    fn adopt(&mut self, pick: usize, is_present: bool) {
+        let stream = self.current.filter(|_| is_present).or_else(|| at(&self.streams, pick / 7));
+        let newest_first = self.tokens.len().saturating_sub(1 + pick % self.tokens.len().max(1));
+        let (Some(stream), Some(token)) = (stream, at(&self.tokens, newest_first)) else { return };
+        let goes_on = self.model.adopt(self.now, token, stream);
+        let has_to_read = self.lane.has_to_read_for(token);
+        assert_eq!(self.lane.handle_adopt(self.now, token, stream), goes_on);
+        assert!(!(goes_on && has_to_read), "it is not said to wait when it need not");
     }
 
     fn forge(&mut self, token: Token) {
@@ -265,16 +294,21 @@ impl World {
         );
         assert_eq!(stats.deferred, open.filter(|event| event.aside).count());
         assert_eq!(stats.in_flight, self.model.held.len());
+        assert_eq!(stats.blocked_entities, self.model.blocked.len());
     }
 
     /// From here on everything works: then every event must reach its end, and nothing may stay behind.
     pub(crate) fn heal(&mut self) {
         self.step(&Step::Answer { result: FlushResult::Written, is_applied: true });
         self.step(&Step::Stream { new: true, none: false });
+        self.step(&Step::Freeze { frozen: false });
         for _ in 0..40 + 12 * self.log.len() {
             self.step(&Step::Fetch { limit: 100, is_missing: false });
+            for entity in self.model.blocked.clone() {
+                self.step(&Step::Request { entity: entity.0, action: Action::Retry });
+            }
             self.step(&Step::Read { limit: 1_000, overlap: 0 });
-            self.step(&Step::Deliver { events: 1_000 });
+            self.step(&Step::Deliver { events: 1_000, is_idle: true });
             for _ in 0..self.model.held.len() {
                 self.step(&Step::Settle { pick: 0, outcome: Outcome::Ack, has_code: false });
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portero_engine::reason;
+use portero_engine::{DeadLetterPolicy, reason};
 use portero_types::Timestamp;
 
 use super::{End, Model};
@@ -31,6 +31,14 @@ impl Model {
         self.open.dead.insert(position, record);
     }
 
+    /// The end of an event that failed for good.
+    pub(super) fn give_up(&mut self, position: u64, record: (u32, u32, Option<&'static str>)) {
+        self.die(position, record);
+        if self.config.dead_letter_policy == DeadLetterPolicy::ParkEntity {
+            self.blocked.insert(self.events[&position].entity);
+        }
+    }
+
     pub(super) fn fail(
         &mut self,
         now: Timestamp,
@@ -38,26 +46,28 @@ impl Model {
         delay: Option<Duration>,
         code: Option<&'static str>,
     ) {
-        let attempts_max = self.config.attempts_max;
+        let (attempts_max, counts) = (self.config.attempts_max, u32::from(!self.frozen));
         let event = self.events.get_mut(&position).expect("an open event");
-        event.attempts += 1;
         let exact = delay.map(|delay| delay.min(self.config.retry_delay_max));
-        let longest = exact.unwrap_or_else(|| self.config.backoff.ceiling(event.attempts));
+        let longest = exact.unwrap_or_else(|| self.config.backoff.ceiling(event.attempts + 1));
+        event.attempts += counts;
+        event.failed = true;
         event.due = (now.plus(exact.unwrap_or_default()), now.plus(longest));
         event.aside = false;
         let record = (event.attempts, event.interruptions, Some(code.unwrap_or(reason::ATTEMPTS_EXHAUSTED)));
-        if event.attempts >= attempts_max { self.die(position, record) } else { self.decided(position) }
+        if event.attempts >= attempts_max { self.give_up(position, record) } else { self.decided(position) }
     }
 
     pub(super) fn interrupt(&mut self, now: Timestamp, position: u64) {
         let interruptions_max = self.config.interruptions_max;
         let event = self.events.get_mut(&position).expect("an open event");
         event.interruptions += 1;
+        event.failed = true;
         event.due = (now, now.plus(self.config.backoff.base));
         event.aside = false;
         let record = (event.attempts, event.interruptions, Some(reason::INTERRUPTED));
         if event.interruptions >= interruptions_max {
-            self.die(position, record);
+            self.give_up(position, record);
         } else {
             self.decided(position);
         }
@@ -73,7 +83,7 @@ impl Model {
         }
         event.woken &= event.aside;
         event.aside = true;
-        (event.attempts, event.interruptions) = (0, 0);
+        (event.attempts, event.interruptions, event.failed) = (0, 0, false);
         event.due = (Timestamp::EPOCH, Timestamp::EPOCH);
         self.decided(position);
     }

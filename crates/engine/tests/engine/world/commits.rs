@@ -21,7 +21,8 @@ impl World {
             Some(sent) => assert_eq!(sent.flush, flush, "an unknown flush comes again as it was"),
             None => {
                 self.model.sent(&flush);
-                self.pending = Some(Pending { flush, events: self.model.events.clone(), is_applied: false });
+                let (events, blocked) = (self.model.events.clone(), self.model.blocked.clone());
+                self.pending = Some(Pending { flush, events, blocked, is_applied: false });
             }
         }
     }
@@ -76,6 +77,9 @@ impl World {
             return;
         }
         self.durable.extend(std::mem::take(&mut pending.events));
+        self.durably_blocked = std::mem::take(&mut pending.blocked);
+        let rows = self.store.parked.values().filter(|row| row.state == ParkedState::Blocked);
+        assert_eq!(rows.map(|row| row.entity).collect::<BTreeSet<_>>(), self.durably_blocked);
         let Self { store, durable, log, model, lane, .. } = self;
         let own = store.acked.iter().filter(|n| **n <= lane.cursor()).count();
         assert!(own <= model.config.acked_max, "the list of settled positions keeps its cap");
@@ -93,7 +97,7 @@ impl World {
             let deferred = event.filter(|event| !is_done && event.deadline.is_some());
             assert_eq!(store.deferred.get(&n).map(|row| row.deadline), deferred.and_then(|e| e.deadline));
             assert_eq!(store.dead.contains_key(&n), event.is_some_and(|e| e.end == Some(End::Dead)));
-            if let Some(event) = event.filter(|event| !is_done && event.attempts + event.interruptions > 0) {
+            if let Some(event) = event.filter(|event| !is_done && event.failed) {
                 let row = row.expect("a failed event is parked");
                 assert_eq!((row.positions[0], row.state), (n, ParkedState::Retry));
                 assert_eq!((row.attempts, row.interruptions), (event.attempts, event.interruptions));
@@ -110,6 +114,7 @@ impl World {
         let config = self.model.config.clone();
         let mut model = Model::new(config.clone());
         model.epoch = self.model.epoch + 1;
+        model.blocked.clone_from(&self.durably_blocked);
         let in_rows: BTreeSet<u64> = restored.parked.iter().flat_map(|row| row.positions.clone()).collect();
         self.durable.retain(|n, event| match event.end {
             Some(end) => {

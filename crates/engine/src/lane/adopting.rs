@@ -1,0 +1,92 @@
+//! Deliveries go on at another stream of their consumer.
+
+use portero_types::{EntityHash, Timestamp};
+
+use super::Lane;
+use crate::entity::{Entity, Head, Place};
+use crate::phase::{Offer, Phase};
+use crate::{Entry, ParkedState, StreamId, Token};
+
+impl Lane {
+    /// A consumer has come back on `stream` and still works on the delivery `token`. Returns whether it goes on there, under
+    /// the same token and with a new hold.
+    ///
+    /// It does when the event is open and nothing of its entity was offered since: within an epoch, when the end of its
+    /// stream cut it short and it was its entity's last delivery; from an earlier epoch, when nothing of its entity was
+    /// offered in this one. An interruption that the end of its stream counted is taken back; one that an earlier owner
+    /// counted stays. Otherwise nothing changes; the consumer should stop working on it, and an ack of it still counts.
+    pub fn handle_adopt(&mut self, now: Timestamp, token: Token, stream: StreamId) -> bool {
+        let Some(entity) = self.adoptable(token) else { return false };
+        let position = token.position;
+        self.take_interruption_back(now, entity);
+        let is_deferred = self.event(position).place == Place::Deferred;
+        let state = self.entity_mut(entity);
+        state.was_offered = true;
+        if is_deferred {
+            state.due.remove(&position);
+            state.resting.insert(position);
+        }
+        if let Some(head) = state.head.as_deref_mut().filter(|head| head.due_at > now) {
+            head.due_at = now;
+            self.batch.parks.insert(entity);
+        }
+        let hold_until = now.plus(self.config.max_hold);
+        self.enter(entity, Phase::InFlight(Offer { token, stream, started_at: now, hold_until }));
+        true
+    }
+
+    /// Whether the lane has still to read or fetch before [`Lane::handle_adopt`] can decide on `token`.
+    #[must_use]
+    pub fn has_to_read_for(&self, token: Token) -> bool {
+        if self.lost || token.epoch >= self.epoch {
+            return false;
+        }
+        match self.events.get(&token.position) {
+            None => token.position > self.journal.cursor() && !self.journal.has_passed(token.position),
+            Some(event) => {
+                let is_known = event.entry.is_some() && self.next_is_known(event.entity);
+                event.place != Place::Done && !is_known
+            }
+        }
+    }
+
+    /// The log entry of an event that the lane holds and knows.
+    #[must_use]
+    pub fn entry(&self, position: u64) -> Option<Entry> {
+        self.events.get(&position)?.entry
+    }
+
+    /// Whether the entry of what the entity would offer next is known.
+    fn next_is_known(&self, entity: EntityHash) -> bool {
+        let next = self.entities.get(&entity).and_then(Entity::candidate);
+        next.is_none_or(|(position, _)| self.event(position).entry.is_some())
+    }
+
+    fn adoptable(&self, token: Token) -> Option<EntityHash> {
+        let event = self.events.get(&token.position)?;
+        if event.place == Place::Done || event.entry.is_none() || token.delivery == 0 {
+            return None;
+        }
+        let state = self.entities.get(&event.entity)?;
+        let is_free = match state.phase {
+            Phase::Ready { .. } | Phase::Waiting { .. } => true,
+            Phase::Settling { .. } => self.next_is_known(event.entity),
+            Phase::Idle | Phase::Fetching | Phase::InFlight(_) => false,
+        };
+        let was_last = match &state.cut {
+            Some(cut) => cut.token == token,
+            None => !state.was_offered && token.epoch < self.epoch,
+        };
+        (is_free && was_last && state.may_resume(token.position)).then_some(event.entity)
+    }
+
+    /// The entity stays out of the window, where the interruption had brought it, but as it was before.
+    fn take_interruption_back(&mut self, now: Timestamp, entity: EntityHash) {
+        let state = self.entity_mut(entity);
+        let Some(before) = state.cut.take().and_then(|cut| cut.before) else { return };
+        let had_failed = before.filter(|head| head.state == ParkedState::Retry);
+        let head = had_failed.unwrap_or_else(|| Box::new(Head::unfailed(ParkedState::Held, now)));
+        state.head = Some(head);
+        self.batch.parks.insert(entity);
+    }
+}

@@ -1,0 +1,113 @@
+//! Overflow: what waits behind a parked head beyond a bound is a range of the log instead of a list.
+
+use portero_types::{EntityHash, Timestamp};
+
+use super::Lane;
+use crate::entity::{Event, Place};
+use crate::phase::Phase;
+use crate::{Entry, Overflow, ParkedState};
+
+/// Positions that an entity may list when the lane holds more than half of what it may hold.
+const LISTED_WHEN_CROWDED: usize = 16;
+
+impl Lane {
+    /// How many positions a parked entity may list now.
+    pub(super) fn listed_max(&self) -> usize {
+        let is_crowded = self.outside.len() > self.config.positions_max / 2;
+        if is_crowded { self.config.parked_max.min(LISTED_WHEN_CROWDED) } else { self.config.parked_max }
+    }
+
+    /// Whether an event of the entity that is read now goes to its overflow.
+    pub(super) fn spills(&self, entity: EntityHash) -> bool {
+        self.entities.get(&entity).is_some_and(|state| {
+            state.overflow.is_some() || (state.head.is_some() && state.queue.len() >= self.listed_max())
+        })
+    }
+
+    /// Leaves an event in the log, behind those of its entity that are listed.
+    pub(super) fn spill(&mut self, entry: &Entry) {
+        let state = self.entity_mut(entry.entity);
+        let after = state.queue.back().copied().unwrap_or(entry.n - 1);
+        let overflow = state.overflow.get_or_insert(Overflow { after, last: entry.n });
+        overflow.last = overflow.last.max(entry.n);
+        self.overflowing.insert(entry.entity);
+        self.batch.parks.insert(entry.entity);
+        self.skip(entry.n, entry.tenant);
+    }
+
+    /// Cuts what a freshly parked entity lists down to the bound.
+    pub(super) fn trim(&mut self, entity: EntityHash) {
+        let listed_max = self.listed_max().max(1);
+        loop {
+            let state = self.entity_mut(entity);
+            if state.queue.len() <= listed_max {
+                return;
+            }
+            let Some(last) = state.queue.pop_back() else { return };
+            let after = state.queue.back().copied().unwrap_or(last - 1);
+            let before = state.overflow.map_or(last, |overflow| overflow.last);
+            state.overflow = Some(Overflow { after, last: before });
+            self.overflowing.insert(entity);
+            self.events.remove(&last);
+            self.outside.remove(&last);
+        }
+    }
+
+    /// What has to be read of an entity's overflow now: a range, and how many events of it.
+    pub(super) fn overflow_range(&self, entity: EntityHash) -> Option<(Overflow, usize)> {
+        let state = self.entities.get(&entity)?;
+        let overflow = state.overflow?;
+        let is_blocked = state.head.as_deref().is_some_and(|head| head.state == ParkedState::Blocked);
+        let listed = state.queue.len();
+        let free = self.config.positions_max.saturating_sub(self.events.len()).max(LISTED_WHEN_CROWDED);
+        let room = self.listed_max().saturating_sub(listed).min(free);
+        (!is_blocked && listed <= self.listed_max() / 2 && room > 0).then_some((overflow, room))
+    }
+
+    /// Takes what was read of an entity's overflow.
+    pub(super) fn read_overflow(
+        &mut self,
+        now: Timestamp,
+        entity: EntityHash,
+        after: u64,
+        entries: &[Entry],
+        read_through: u64,
+    ) {
+        let Some((overflow, room)) = self.overflow_range(entity) else { return };
+        if overflow.after != after {
+            return;
+        }
+        let mut through = read_through.min(overflow.last);
+        let listed = entries.iter().take_while(|entry| entry.n <= read_through.min(overflow.last));
+        for (taken, entry) in listed.filter(|entry| entry.n > after).enumerate() {
+            if taken == room {
+                through = entry.n - 1;
+                break;
+            }
+            let event = Event {
+                entity,
+                entry: Some(Entry { entity, ..*entry }),
+                place: Place::Parked,
+                deliveries: 0,
+                offers_before: 0,
+                note: None,
+            };
+            self.events.insert(entry.n, event);
+            self.outside.insert(entry.n);
+            self.entity_mut(entity).queue.push_back(entry.n);
+        }
+        let state = self.entity_mut(entity);
+        state.overflow = (through < overflow.last).then_some(Overflow { after: through, ..overflow });
+        let (is_done, is_idle) = (state.overflow.is_none(), state.phase == Phase::Idle);
+        if is_done {
+            self.overflowing.remove(&entity);
+            if self.entity_mut(entity).unpark_if_empty() {
+                self.counts.parked_entities -= 1;
+            }
+        }
+        self.batch.parks.insert(entity);
+        if is_idle {
+            self.advance(entity, now);
+        }
+    }
+}
