@@ -43,6 +43,7 @@ pub(crate) fn flush(lane: store::LaneKey, epoch: Epoch, flush: engine::Flush) ->
         defer: flush.defer.into_iter().map(deferred_to_store).collect(),
         undefer: flush.undefer,
         dead: flush.dead.into_iter().map(dead_to_store).collect(),
+        expired: flush.expired,
     }
 }
 

@@ -39,6 +39,12 @@ impl Batch {
         self.parks.is_empty() && self.defers.is_empty() && self.dead.is_empty() && self.effects.is_empty()
     }
 
+    /// How many events expired in it.
+    pub(crate) fn expired(&self) -> u64 {
+        let is_expired = |effect: &&Effect| matches!(effect, Effect::Concluded { end: End::Expired, .. });
+        self.effects.iter().filter(is_expired).count() as u64
+    }
+
     /// Puts an earlier batch, of which nothing was written, in front of this one.
     pub(crate) fn take_back(&mut self, mut earlier: Self) {
         self.parks.append(&mut earlier.parks);

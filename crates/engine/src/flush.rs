@@ -127,6 +127,8 @@ pub struct Flush {
     pub undefer: Vec<u64>,
     /// New dead letters.
     pub dead: Vec<DeadLetter>,
+    /// Events that retention had dropped before they were settled: so many more.
+    pub expired: u64,
 }
 
 /// What became of a flush.

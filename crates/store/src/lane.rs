@@ -168,6 +168,8 @@ pub struct LaneFlush {
     pub undefer: Vec<u64>,
     /// New dead letters. Writing one twice is writing it once.
     pub dead: Vec<DeadLetter>,
+    /// Events that retention had dropped before they were settled; added to [`Subscription::expired`](crate::Subscription::expired).
+    pub expired: u64,
 }
 
 /// A lane as its new owner finds it.

@@ -38,6 +38,7 @@ impl Lane {
             acked: self.journal.acked(),
             detours: self.detours.iter().map(|(tenant, detour)| detour.row(*tenant)).collect(),
             dead: batch.dead.clone(),
+            expired: batch.expired(),
             ..Flush::default()
         };
         for entity in &batch.parks {

@@ -68,6 +68,7 @@ pub(super) async fn flush(pool: &Pool, session: SessionId, flushes: &[LaneFlush]
     }
 
     let mut tx = Tx::begin(pool).await?;
+    lock_counted(&mut tx, &lanes).await?;
     let answer = tx.rows(append).await?;
     let result = match outcome(&answer) {
         Ok((written, known)) => {
@@ -88,12 +89,26 @@ pub(super) async fn flush(pool: &Pool, session: SessionId, flushes: &[LaneFlush]
     }
 }
 
+/// Locks the subscriptions whose counter of expired events will rise, before anything else is locked: as claims do.
+async fn lock_counted(tx: &mut Tx, lanes: &[&LaneFlush]) -> Result<()> {
+    let counted = lanes.iter().filter(|flush| flush.expired > 0).map(|flush| flush.lane.subscription.0);
+    let counted: Vec<i64> = counted.collect();
+    if counted.is_empty() {
+        return Ok(());
+    }
+    let lock = sqlx::query(
+        "SELECT FROM subscriptions WHERE subscription_no = ANY ($1) ORDER BY subscription_no FOR NO KEY UPDATE",
+    );
+    tx.rows(lock.bind(counted)).await.map(|_| ())
+}
+
 fn is_progress_alone(flush: &LaneFlush) -> bool {
     flush.park.is_empty()
         && flush.unpark.is_empty()
         && flush.defer.is_empty()
         && flush.undefer.is_empty()
         && flush.dead.is_empty()
+        && flush.expired == 0
 }
 
 fn append(session: SessionId, lanes: &[&LaneFlush]) -> Result<PgQuery<'static>> {

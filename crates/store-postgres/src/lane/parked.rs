@@ -84,6 +84,11 @@ pub(super) async fn write(tx: &mut Tx, flushes: &[&LaneFlush]) -> Result<()> {
     if !deferred.is_empty() {
         write_deferred(tx, &deferred).await?;
     }
+    for flush in flushes.iter().filter(|flush| flush.expired > 0) {
+        let count = sqlx::query("UPDATE subscriptions SET expired = expired + $2 WHERE subscription_no = $1");
+        let expired = signed(flush.expired, "a count")?;
+        tx.rows(count.bind(flush.lane.subscription.0).bind(expired)).await?;
+    }
     let dead = Items::of(flushes, |flush| &flush.dead);
     if !dead.is_empty() {
         write_dead(tx, &dead).await?;

@@ -115,6 +115,14 @@ async fn apply(connection: &mut SqliteConnection, flush: &LaneFlush) -> Result<(
     for letter in &flush.dead {
         bury(connection, flush.lane, letter).await?;
     }
+    if flush.expired > 0 {
+        sqlx::query("UPDATE subscriptions SET expired = expired + ? WHERE subscription_no = ?")
+            .bind(signed(flush.expired, "a count")?)
+            .bind(flush.lane.subscription.0)
+            .execute(connection)
+            .await
+            .map_err(statement)?;
+    }
     Ok(())
 }
 

@@ -16,6 +16,7 @@ pub fn flush(lane: &ClaimedLane, seq: u64, watermark: u64, acked: &[u64]) -> Lan
         unpark: vec![],
         defer: vec![],
         undefer: vec![],
+        expired: 0,
         dead: vec![],
     }
 }
@@ -196,28 +197,4 @@ pub async fn five_hundred_flushes_leave_the_last_state(database: &dyn Database) 
         }
         assert_eq!(owned.found().await, (start + 250, vec![start + 252]));
     }
-}
-
-async fn claim_fails_until_the_head_is_there(owned: &Owned) {
-    let (store, subscription) = (&owned.fixture.store, &owned.subscription);
-    let session = owned.fixture.session("a").await;
-    for _ in 0..2 {
-        let outcome = store.claim_lanes(session, subscription.no, subscription.lanes, 1).await;
-        assert_fails(outcome, ErrorKind::Corrupt);
-    }
-    owned.fixture.fill(Shard(0), 1).await;
-    let claimed = store.claim_lanes(session, subscription.no, subscription.lanes, 1).await;
-    assert_eq!(claimed.expect("claimed").len(), 16, "a refused claim took no lane");
-}
-
-pub async fn a_watermark_beyond_the_head_is_refused(database: &dyn Database) {
-    let owned = Owned::new(database, 20).await;
-    owned.write(&flush(&owned.lane, 1, owned.head + 1, &[])).await;
-    claim_fails_until_the_head_is_there(&owned).await;
-}
-
-pub async fn an_acked_position_beyond_the_head_is_refused(database: &dyn Database) {
-    let owned = Owned::new(database, 20).await;
-    owned.write(&flush(&owned.lane, 1, 1, &[3, owned.head + 1])).await;
-    claim_fails_until_the_head_is_there(&owned).await;
 }

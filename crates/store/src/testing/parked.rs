@@ -8,7 +8,7 @@ use super::lanes::{Owned, flush};
 use super::{Database, assert_fails};
 use crate::{DeadLetter, Deferred, Detour, ErrorKind, LaneFlush, Overflow, ParkedEntity, ParkedState};
 
-fn parked(entity: u64, positions: &[u64]) -> ParkedEntity {
+pub fn parked(entity: u64, positions: &[u64]) -> ParkedEntity {
     ParkedEntity {
         entity: EntityHash(entity),
         state: ParkedState::Retry,
@@ -23,7 +23,7 @@ fn parked(entity: u64, positions: &[u64]) -> ParkedEntity {
     }
 }
 
-fn deferred(entity: u64, position: u64) -> Deferred {
+pub fn deferred(entity: u64, position: u64) -> Deferred {
     Deferred {
         entity: EntityHash(entity),
         position,
@@ -33,7 +33,7 @@ fn deferred(entity: u64, position: u64) -> Deferred {
     }
 }
 
-fn dead(position: u64) -> DeadLetter {
+pub fn dead(position: u64) -> DeadLetter {
     DeadLetter {
         position,
         receipt_id: ReceiptId::new(NOW, random(position)),
@@ -218,4 +218,15 @@ pub async fn a_refused_flush_writes_no_part_of_itself(database: &dyn Database) {
     assert_eq!(letters, []);
     let found = owned.taken_over().await;
     assert_eq!((found.parked.len(), found.deferred.len(), found.state.watermark), (0, 0, 9));
+}
+
+pub async fn expired_events_are_counted_once_for_each_flush(database: &dyn Database) {
+    let owned = Owned::new(database, 20).await;
+    let first = LaneFlush { expired: 2, ..flush(&owned.lane, 1, 5, &[]) };
+    owned.write(&first).await;
+    owned.write(&first).await;
+    owned.write(&LaneFlush { expired: 3, dead: vec![dead(6)], ..flush(&owned.lane, 2, 6, &[]) }).await;
+    owned.write(&flush(&owned.lane, 3, 7, &[])).await;
+    let found = owned.fixture.store.subscription(&owned.subscription.id).await.expect("found");
+    assert_eq!(found.map(|found| found.expired), Some(5));
 }
