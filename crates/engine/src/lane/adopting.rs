@@ -42,7 +42,11 @@ impl Lane {
             return false;
         }
         match self.events.get(&token.position) {
-            None => token.position > self.journal.cursor() && !self.journal.has_passed(token.position),
+            None => {
+                let is_before_lane =
+                    token.position > self.journal.cursor() && !self.journal.has_passed(token.position);
+                is_before_lane || self.detours.values().any(|detour| detour.has_before_it(token.position))
+            }
             Some(event) => {
                 let is_known = event.entry.is_some() && self.next_is_known(event.entity);
                 event.place != Place::Done && !is_known
