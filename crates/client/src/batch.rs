@@ -23,8 +23,6 @@ pub(crate) struct Item {
     pub(crate) token: Bytes,
     pub(crate) receipt_id: String,
     pub(crate) outcome: Outcome,
-    /// The stream that brought the delivery.
-    pub(crate) stream: u64,
     /// Who waits for the status; dropped unsent when the outcome is lost.
     pub(crate) reply: Option<oneshot::Sender<SettlementStatus>>,
 }
@@ -145,7 +143,6 @@ mod tests {
             token: Bytes::from(format!("token-{n}")),
             receipt_id: format!("rcpt_{n}"),
             outcome: Outcome::Ack,
-            stream: 1,
             reply: None,
         }
     }

@@ -18,6 +18,7 @@ use crate::config::ClientConfig;
 use crate::delivery::Delivery;
 use crate::driver::{COMMANDS_MAX, Driver, Stop};
 use crate::error::Error;
+use crate::held::Held;
 use crate::late::Late;
 use crate::link::Dialer;
 use crate::options::SubscribeOptions;
@@ -90,9 +91,11 @@ impl Subscriber {
     /// Calls `handler` for each delivery, events of up to `concurrency` entities at a time, one event per entity, until the
     /// shutdown token is cancelled. A handler that panics gives [`Outcome::Retry`] with the code `HANDLER_PANICKED`.
     ///
-    /// Broken connections are mended: outcomes that were under way are settled after the reconnect, before new deliveries,
-    /// and an event that comes again while its handler still runs gets that handler's outcome instead of a second run. On
-    /// shutdown running handlers may finish until `shutdown_deadline`; the rest is dropped and released uncounted.
+    /// Broken connections are mended: handlers run on meanwhile, the next stream resumes their deliveries, and outcomes that
+    /// were under way are settled first. What cannot be resumed, because the event went to somebody else or its lane is
+    /// elsewhere, is told to its handler by [`Delivery::revoked`]; when such an event comes again while its handler still
+    /// runs, it gets that handler's outcome instead of a second run. Two handlers never run for one entity. On shutdown
+    /// running handlers may finish until `shutdown_deadline`; the rest is dropped and released uncounted.
     ///
     /// Not cancel safe: dropping it drops running handlers and outcomes not yet recorded, whose events then come again.
     ///
@@ -147,9 +150,10 @@ impl Subscriber {
             rng: seeded()?,
             batch: Batch::default(),
             late: Late::default(),
+            held: Held::default(),
             backoff: Backoff::default(),
             stop: Stop::No,
-            streams: 0,
+            former: None,
         };
         let driver = Some(AbortOnDropHandle::new(tokio::spawn(driver.run())));
         Ok(Subscription { queue, settler, shutdown: options.shutdown, driver })

@@ -22,7 +22,6 @@ pub struct Delivery(Arc<Inner>);
 struct Inner {
     delivery: v1::Delivery,
     event: v1::Event,
-    stream: u64,
     revoked: CancellationToken,
     commands: Option<mpsc::Sender<Command>>,
 }
@@ -36,21 +35,17 @@ impl Delivery {
     pub fn detached(mut delivery: v1::Delivery) -> Self {
         let event = delivery.event.take().unwrap_or_default();
         let revoked = CancellationToken::new();
-        Self(Arc::new(Inner { delivery, event, stream: 0, revoked, commands: None }))
+        Self(Arc::new(Inner { delivery, event, revoked, commands: None }))
     }
 
     /// `None` when the gateway sent a delivery without an event or a token.
-    pub(crate) fn attached(
-        mut delivery: v1::Delivery,
-        stream: u64,
-        commands: mpsc::Sender<Command>,
-    ) -> Option<Self> {
+    pub(crate) fn attached(mut delivery: v1::Delivery, commands: mpsc::Sender<Command>) -> Option<Self> {
         let event = delivery.event.take()?;
         if delivery.token.is_empty() {
             return None;
         }
         let revoked = CancellationToken::new();
-        Some(Self(Arc::new(Inner { delivery, event, stream, revoked, commands: Some(commands) })))
+        Some(Self(Arc::new(Inner { delivery, event, revoked, commands: Some(commands) })))
     }
 
     /// The event as the protocol has it.
@@ -164,9 +159,10 @@ impl Delivery {
         &self.0.delivery.token
     }
 
-    /// Cancelled when the gateway takes the delivery back (it was held for too long, or its lane moved) and when a shutdown
-    /// ran out of time. The work should stop; of its outcome only an ack still counts. A broken connection does not
-    /// cancel: work that finishes anyway is settled after the reconnect.
+    /// Cancelled when the gateway takes the delivery back (it was held for too long, or its lane moved), when the stream
+    /// that followed a broken one could not go on with it, and when a shutdown ran out of time. The work should stop; of its
+    /// outcome only an ack still counts. A broken connection alone does not cancel: the next stream usually resumes the
+    /// work, and what was finished meanwhile is settled first.
     #[must_use]
     pub fn revoked(&self) -> &CancellationToken {
         &self.0.revoked
@@ -176,19 +172,10 @@ impl Delivery {
     /// gateway's `max_hold` (5 minutes by default). Best effort: the gateway does not answer. Cancel safe.
     pub async fn hold(&self, duration: Duration) {
         if let Some(commands) = &self.0.commands {
-            let hold = Command::Hold {
-                token: self.token().clone(),
-                stream: self.0.stream,
-                duration: duration.min(HOLD_MAX),
-            };
+            let hold = Command::Hold { token: self.token().clone(), duration: duration.min(HOLD_MAX) };
             // The driver is gone when the subscription is closed: then there is nothing to hold.
             let _ = commands.send(hold).await;
         }
-    }
-
-    /// The stream that brought it, counted from 1 within a subscription.
-    pub(crate) fn stream(&self) -> u64 {
-        self.0.stream
     }
 
     pub(crate) fn entity(&self) -> Entity {

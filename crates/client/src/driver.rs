@@ -13,8 +13,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::backoff::Backoff;
 use crate::batch::{Batch, Item};
 use crate::error::Error;
+use crate::held::Held;
 use crate::late::{Brought, Late};
 use crate::link::{Connect, Link};
+use crate::live::Live;
 use crate::observer::{Disconnect, Observer};
 use crate::outcome::SettlementStatus;
 use crate::queue::Queue;
@@ -29,7 +31,7 @@ pub(crate) enum Command {
     /// An outcome.
     Settle(Item),
     /// More time for a delivery.
-    Hold { token: Bytes, stream: u64, duration: Duration },
+    Hold { token: Bytes, duration: Duration },
     /// New flow limits.
     Flow(v1::Flow),
     /// No more deliveries.
@@ -60,10 +62,13 @@ pub(crate) struct Driver {
     pub(crate) rng: StdRng,
     pub(crate) batch: Batch,
     pub(crate) late: Late,
+    /// What has no outcome yet.
+    pub(crate) held: Held,
     pub(crate) backoff: Backoff,
     pub(crate) stop: Stop,
-    /// Streams opened so far.
-    pub(crate) streams: u64,
+    /// A stream that was left while work on its deliveries went on. It stays open until the next one has resumed that work,
+    /// so that the gateway does not take the work back in between.
+    pub(crate) former: Option<Box<Live>>,
 }
 
 impl Driver {
@@ -87,7 +92,8 @@ impl Driver {
     async fn drive(&mut self) -> Result<(), Error> {
         while self.stop == Stop::No {
             let ended = self.one_stream().await;
-            self.queue.begin(0);
+            self.queue.pause();
+            self.held.stream_ended();
             self.late.recall();
             for item in self.batch.take_all() {
                 self.keep(item);
@@ -99,8 +105,9 @@ impl Driver {
                     // Outcomes of older streams may be left.
                     break;
                 }
-                Ended::Drained { wait } => {
+                Ended::Drained { wait, unfinished } => {
                     self.observer.disconnected(&Disconnect::Drained, Some(wait));
+                    self.former = unfinished;
                     wait
                 }
                 Ended::Failed(error) if error.is_fatal(self.connect.can_renew()) => {
@@ -117,7 +124,15 @@ impl Driver {
             self.attend(sleep(wait)).await;
         }
         self.finish_without_stream().await;
+        self.leave_former().await;
         Ok(())
+    }
+
+    /// Ends the stream that was left with unfinished work, in a way that is not held against that work.
+    pub(crate) async fn leave_former(&mut self) {
+        if let Some(former) = self.former.take() {
+            former.farewell().await;
+        }
     }
 
     /// Connects, settles what earlier streams left, and runs a stream.
@@ -203,8 +218,11 @@ impl Driver {
 
     fn offline(&mut self, command: Command) {
         match command {
-            Command::Settle(item) => self.keep(item),
-            // The end of its stream ended the delivery.
+            Command::Settle(item) => {
+                self.held.finish(&item.token);
+                self.keep(item);
+            }
+            // The next stream begins to count anew.
             Command::Hold { .. } => {}
             Command::Flow(flow) => self.flow = flow,
             Command::Goodbye if self.stop == Stop::No => self.stop = Stop::Goodbye,

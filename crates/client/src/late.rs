@@ -15,8 +15,8 @@ use crate::outcome::{Outcome, SettlementStatus};
 
 /// Most outcomes kept; the oldest go first.
 const ITEMS_MAX: usize = 10_000;
-/// Most items of one call (a bound of the protocol).
-const CALL_ITEMS_MAX: usize = 1_000;
+/// Most items of one call. Half of what the protocol allows, so that even the longest reasons stay within a frame's 1 MiB.
+const CALL_ITEMS_MAX: usize = 500;
 /// How long a call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// First and longest wait after a call that recorded nothing.
@@ -124,12 +124,13 @@ impl Late {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use prost::Message as _;
 
     use super::*;
 
     fn item(n: usize, outcome: Outcome) -> Item {
         let token = Bytes::from(format!("token-{n}"));
-        Item { token, receipt_id: format!("rcpt_{n}"), outcome, stream: 1, reply: None }
+        Item { token, receipt_id: format!("rcpt_{n}"), outcome, reply: None }
     }
 
     #[test]
@@ -147,6 +148,19 @@ mod tests {
         }
         let lost = late.push(item(ITEMS_MAX, Outcome::Ack)).expect("one too many");
         assert_eq!(lost.receipt_id, "rcpt_0");
+    }
+
+    #[test]
+    fn the_largest_call_fits_what_a_gateway_decodes() {
+        let longest = Outcome::Retry {
+            after: Some(Duration::from_secs(86_400)),
+            code: "X".repeat(64),
+            text: "x".repeat(1_024),
+        };
+        let item = longest.to_settlement(Bytes::from(vec![0xff; 64]));
+        let subscription = "s".repeat(100);
+        let request = v1::SettleRequest { subscription, items: vec![item; CALL_ITEMS_MAX] };
+        assert!(request.encoded_len() < 1 << 20, "{} bytes", request.encoded_len());
     }
 
     #[tokio::test(start_paused = true)]

@@ -36,10 +36,12 @@ mod config;
 mod delivery;
 mod driver;
 mod error;
+mod held;
 #[cfg(any(feature = "inbox-postgres", feature = "inbox-sqlite"))]
 pub mod inbox;
 mod late;
 mod link;
+mod live;
 mod observer;
 mod options;
 mod outcome;

@@ -13,6 +13,9 @@ use crate::auth::Authenticated;
 use crate::error::Error;
 use crate::token::Token;
 
+/// The largest message that a gateway decodes. Nothing this crate sends comes near it.
+const ENCODE_BYTES_MAX: usize = 1 << 20;
+
 /// Frames from the gateway.
 pub(crate) type Frames = BoxStream<'static, Result<v1::SubscribeResponse, tonic::Status>>;
 
@@ -51,7 +54,8 @@ impl Connect for Dialer {
             dialer.token.get().await?;
             let channel = dialer.endpoint.connect().await.map_err(Error::Connect)?;
             let client = SubscriberServiceClient::new(Authenticated::new(channel, dialer.token))
-                .max_decoding_message_size(dialer.decode_bytes_max);
+                .max_decoding_message_size(dialer.decode_bytes_max)
+                .max_encoding_message_size(ENCODE_BYTES_MAX);
             Ok(Box::new(client) as Box<dyn Link>)
         }
         .boxed()

@@ -23,6 +23,12 @@ pub enum Disconnect<'a> {
 pub trait Observer: Send + Sync + 'static {
     /// A stream is open.
     fn connected(&self, _stream_id: &str, _generation: i64, _assigned_lanes: u32) {}
+    /// After a reconnect: so many deliveries go on on the new stream, and the work on so many others is to stop. Not called
+    /// when there was nothing to resume.
+    fn resumed(&self, _kept: usize, _stopped: usize) {}
+    /// The stream serves no lane as it opens: its gateway is still claiming them, or there are as many streams as the
+    /// subscription has lanes, and this one is a spare.
+    fn idle(&self, _subscription_lanes: u32) {}
     /// A stream, or an attempt to open one, ended. `next_attempt_in` is `None` when there is none.
     fn disconnected(&self, _why: &Disconnect<'_>, _next_attempt_in: Option<Duration>) {}
     /// A delivery arrived.

@@ -1,5 +1,5 @@
-//! Deliveries between the stream and the application. Bounded by what may be in flight on one stream, because a stream that
-//! ends takes its untouched deliveries with it.
+//! Deliveries between the stream and the application. Bounded by what may be in flight on one stream, because what waits when
+//! a stream ends goes on with the next one or goes.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +22,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Delivery>,
-    /// The stream whose deliveries are good; older ones are over. 0 while there is none.
-    stream: u64,
+    /// Whether there is a stream. Without one nothing is handed out: others may be working on it by then.
+    live: bool,
     closed: bool,
 }
 
@@ -34,14 +34,29 @@ impl Queue {
         self.0.changed.notify_one();
     }
 
-    /// The next delivery; `None` when the queue is closed. Cancel safe: nothing is taken without being returned.
+    /// Takes deliveries back that the application could not begin with, to be handed out first.
+    pub(crate) fn put_back(&self, deliveries: VecDeque<Delivery>) {
+        let mut state = self.lock();
+        for delivery in deliveries.into_iter().rev() {
+            state.waiting.push_front(delivery);
+        }
+        drop(state);
+        self.0.changed.notify_one();
+    }
+
+    /// The next delivery that still stands; `None` when the queue is closed. Cancel safe: nothing is taken without being
+    /// returned.
     pub(crate) async fn next(&self) -> Option<Delivery> {
         loop {
             let changed = self.0.changed.notified();
             {
                 let mut state = self.lock();
-                if let Some(delivery) = state.waiting.pop_front() {
-                    return Some(delivery);
+                while state.live {
+                    match state.waiting.pop_front() {
+                        Some(delivery) if delivery.revoked().is_cancelled() => {}
+                        Some(delivery) => return Some(delivery),
+                        None => break,
+                    }
                 }
                 if state.closed {
                     return None;
@@ -51,21 +66,36 @@ impl Queue {
         }
     }
 
-    /// A new stream begins (or none, with 0): what waits is of an older one and goes.
-    pub(crate) fn begin(&self, stream: u64) {
+    /// The stream is over. What waits is kept until the next one decides.
+    pub(crate) fn pause(&self) {
+        self.lock().live = false;
+    }
+
+    /// A new stream begins: what it did not resume is cancelled, and goes.
+    pub(crate) fn resume(&self) {
         let mut state = self.lock();
-        state.stream = stream;
-        state.waiting.clear();
+        state.live = true;
+        state.waiting.retain(|delivery| !delivery.revoked().is_cancelled());
+        drop(state);
+        self.0.changed.notify_one();
     }
 
-    /// Whether the stream that brought this delivery still stands.
-    pub(crate) fn is_current(&self, delivery: &Delivery) -> bool {
-        self.lock().stream == delivery.stream()
+    /// Whether there is a stream.
+    pub(crate) fn is_live(&self) -> bool {
+        self.lock().live
     }
 
-    /// Removes what waits of these.
-    pub(crate) fn remove(&self, tokens: &HashSet<Bytes>) {
-        self.lock().waiting.retain(|delivery| !tokens.contains(delivery.token()));
+    /// Removes what waits of these, and says which that was.
+    pub(crate) fn remove(&self, tokens: &HashSet<Bytes>) -> Vec<Bytes> {
+        let mut removed = Vec::new();
+        self.lock().waiting.retain(|delivery| {
+            let goes = tokens.contains(delivery.token());
+            if goes {
+                removed.push(delivery.token().clone());
+            }
+            !goes
+        });
+        removed
     }
 
     /// Takes all that waits.

@@ -67,7 +67,7 @@ where
         tokio::select! {
             Some(done) = runner.tasks.join_next() => runner.finished(done, &subscription).await,
             delivery = subscription.next(), if room => match delivery? {
-                Some(delivery) => runner.offer(delivery, &subscription),
+                Some(delivery) => runner.offer(delivery),
                 None => break,
             },
             // With all handlers busy nothing else would notice.
@@ -83,11 +83,11 @@ where
     H: Fn(Delivery) -> F + Send + Sync + 'static,
     F: Future<Output = Outcome> + Send + 'static,
 {
-    fn offer(&mut self, delivery: Delivery, subscription: &Subscription) {
+    fn offer(&mut self, delivery: Delivery) {
         match self.working.get_mut(&delivery.entity()) {
             None => self.start(delivery),
             Some(work) => {
-                work.waiting.retain(|waiting| is_good(waiting, subscription));
+                work.waiting.retain(|waiting| !waiting.revoked().is_cancelled());
                 work.waiting.push_back(delivery);
             }
         }
@@ -112,13 +112,19 @@ where
     async fn finished(&mut self, done: Result<Done, JoinError>, subscription: &Subscription) {
         let Some((done, mut waiting)) = self.settle(done).await else { return };
         while let Some(next) = waiting.pop_front() {
-            if !is_good(&next, subscription) {
+            if next.revoked().is_cancelled() {
                 continue;
             }
             // The same event, offered again because the stream broke: its work is done.
             if next.receipt_id() == done.delivery.receipt_id() && done.outcome != Outcome::Release {
                 self.settler.send(&next, done.outcome.clone(), None).await;
                 continue;
+            }
+            if !subscription.queue.is_live() {
+                // Whether it goes on is decided by the next stream.
+                waiting.push_front(next);
+                subscription.queue.put_back(waiting);
+                return;
             }
             self.start(next.clone());
             if let Some(work) = self.working.get_mut(&next.entity()) {
@@ -170,9 +176,4 @@ where
             }
         }
     }
-}
-
-/// Whether an offer still stands.
-fn is_good(delivery: &Delivery, subscription: &Subscription) -> bool {
-    subscription.queue.is_current(delivery) && !delivery.revoked().is_cancelled()
 }

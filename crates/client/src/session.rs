@@ -1,16 +1,14 @@
 //! One stream, from Hello to its end.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
-use futures::future::BoxFuture;
 use portero_proto::v1;
 use portero_proto::v1::{subscribe_request, subscribe_response};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::backoff::between;
 use crate::batch::Item;
@@ -19,31 +17,25 @@ use crate::driver::{Command, Driver, Stop};
 use crate::error::Error;
 use crate::late::Answer;
 use crate::link::{Frames, Link};
+use crate::live::{Leaving, Live, SILENCE_MAX};
 use crate::options::INFLIGHT_EVENTS_MAX;
 use crate::outcome::{Outcome, from_duration, to_duration};
 
-/// Silence after which the other side counts as dead.
-const SILENCE_MAX: Duration = Duration::from_secs(25);
-/// Bounds of the heartbeat that a gateway may ask for.
-const HEARTBEAT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 /// A stream that lasted so long ends a series of failures.
 const PROVEN: Duration = Duration::from_secs(5);
 /// Frames that may wait for the connection.
 const OUTBOUND_MAX: usize = 16;
-/// Requests for more time that may wait; further ones are dropped.
-const CONTROL_MAX: usize = 1_024;
-/// How long a closed stream may take to end on the gateway's side.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Which part of the time that a leaving gateway gives is used to finish work on the old stream.
+const STAY: f64 = 0.8;
 
 /// Why a stream ended.
-#[derive(Debug)]
 pub(crate) enum Ended {
     /// A shutdown began before the stream did.
     Stopped,
     /// The shutdown is complete as far as the stream goes.
     Closed,
-    /// The gateway asked for it: reconnect after the wait.
-    Drained { wait: Duration },
+    /// The gateway asked for it: reconnect after the wait. `unfinished`: the stream, when work of it goes on.
+    Drained { wait: Duration, unfinished: Option<Box<Live>> },
     /// It broke.
     Failed(Error),
 }
@@ -58,31 +50,67 @@ enum Step {
     Time,
 }
 
-/// A stream that was welcomed.
-struct Live {
-    no: u64,
-    link: Box<dyn Link>,
-    frames: Frames,
-    outbound: mpsc::Sender<v1::SubscribeRequest>,
-    /// The gateway reads no more; what it has to say is in `frames`.
-    deaf: bool,
-    heartbeat_every: Duration,
-    heartbeat_at: Instant,
-    heard_at: Instant,
-    control: VecDeque<subscribe_request::Frame>,
-    /// Deliveries without an outcome.
-    held: HashMap<Bytes, CancellationToken>,
-    /// When to reconnect, once the gateway asked for it.
-    reconnect_at: Option<Instant>,
-    call: Option<BoxFuture<'static, Answer>>,
+/// Why the loop ends.
+enum Over {
+    /// As told, after a friendly farewell.
+    Closed,
+    /// Everything is settled that the gateway asked to settle before a reconnect.
+    Left,
+    /// Time to reconnect although work goes on.
+    LeftUnfinished,
+    Failed(Error),
 }
 
 impl Driver {
     /// Runs one stream on a connection.
     pub(crate) async fn session(&mut self, link: Box<dyn Link>) -> Ended {
-        let (outbound, receiver) = mpsc::channel(OUTBOUND_MAX);
         let said = self.flow;
-        let hello = v1::Hello { flow: Some(said), ..self.hello.clone() };
+        let (frames, outbound, welcome) = match self.open(&*link).await {
+            None => return Ended::Stopped,
+            Some(Err(error)) => return Ended::Failed(error),
+            Some(Ok(opened)) => opened,
+        };
+        self.welcomed(&welcome);
+        self.leave_former().await;
+        let began = Instant::now();
+        let mut live = Live::new(link, frames, outbound, welcome.heartbeat_every, began);
+        if self.flow != said {
+            // Limits that changed since Hello was sent.
+            live.flow(self.flow);
+        }
+        let over = self.converse(&mut live).await;
+        if began.elapsed() >= PROVEN {
+            self.backoff.reset();
+        }
+        let leaving = live.leaving.take();
+        let wait = leaving
+            .map_or(Duration::ZERO, |leaving| leaving.reconnect_at.saturating_duration_since(Instant::now()));
+        match over {
+            Over::Closed => {
+                live.farewell().await;
+                Ended::Closed
+            }
+            Over::Left => {
+                live.farewell().await;
+                Ended::Drained { wait, unfinished: None }
+            }
+            Over::LeftUnfinished => Ended::Drained { wait, unfinished: Some(Box::new(live)) },
+            // It said before that it would end.
+            Over::Failed(error) if leaving.is_some() && !error.is_fatal(true) => {
+                Ended::Drained { wait, unfinished: None }
+            }
+            Over::Failed(error) => Ended::Failed(error),
+        }
+    }
+
+    /// Hello and Welcome; `None` when a shutdown began.
+    async fn open(
+        &mut self,
+        link: &dyn Link,
+    ) -> Option<Result<(Frames, mpsc::Sender<v1::SubscribeRequest>, v1::Welcome), Error>> {
+        let (outbound, receiver) = mpsc::channel(OUTBOUND_MAX);
+        let hello =
+            v1::Hello { flow: Some(self.flow), unsettled_tokens: self.held.tokens(), ..self.hello.clone() };
         let hello = v1::SubscribeRequest { frame: Some(subscribe_request::Frame::Hello(hello)) };
         outbound.try_send(hello).expect("the channel is empty");
         let opening = link.subscribe(receiver);
@@ -91,83 +119,59 @@ impl Driver {
             match frames.next().await {
                 Some(Ok(v1::SubscribeResponse {
                     frame: Some(subscribe_response::Frame::Welcome(welcome)),
-                })) => Ok((frames, welcome)),
+                })) => Ok((frames, outbound, welcome)),
                 Some(Ok(_)) => Err(Error::Protocol("the first frame was not Welcome")),
                 Some(Err(status)) => Err(status.into()),
                 None => Err(Error::Closed),
             }
         });
-        let (frames, welcome) = match self.attend(opening).await {
-            None => return Ended::Stopped,
-            Some(Err(_)) => return Ended::Failed(Error::Silent),
-            Some(Ok(Err(error))) => return Ended::Failed(error),
-            Some(Ok(Ok(opened))) => opened,
-        };
-        self.streams += 1;
-        self.queue.begin(self.streams);
-        self.observer.connected(&welcome.stream_id, welcome.generation, welcome.assigned_lanes);
-        let began = Instant::now();
-        let asked = welcome.heartbeat_every.map_or(HEARTBEAT.1, from_duration);
-        // A little early, because the gateway counts on its side of the network.
-        let heartbeat_every = asked.clamp(HEARTBEAT.0, HEARTBEAT.1).mul_f64(0.8);
-        let live = Live {
-            no: self.streams,
-            link,
-            frames,
-            outbound,
-            deaf: false,
-            heartbeat_every,
-            heartbeat_at: began + heartbeat_every,
-            heard_at: began,
-            // Limits that changed since Hello was sent.
-            control: (self.flow != said)
-                .then_some(subscribe_request::Frame::Flow(self.flow))
-                .into_iter()
-                .collect(),
-            held: HashMap::new(),
-            reconnect_at: None,
-            call: None,
-        };
-        let ended = self.converse(live).await;
-        if began.elapsed() >= PROVEN {
-            self.backoff.reset();
-        }
-        ended
+        Some(self.attend(opening).await?.unwrap_or(Err(Error::Silent)))
     }
 
-    async fn converse(&mut self, mut live: Live) -> Ended {
+    /// Goes on with what the new stream resumed; the rest is told to stop.
+    fn welcomed(&mut self, welcome: &v1::Welcome) {
+        let resumed: HashSet<Bytes> = welcome.resumed_tokens.iter().cloned().collect();
+        let (kept, stopped) = self.held.resume(&resumed);
+        self.observer.connected(&welcome.stream_id, welcome.generation, welcome.assigned_lanes);
+        if welcome.assigned_lanes == 0 {
+            self.observer.idle(welcome.subscription_lanes);
+        }
+        if kept + stopped > 0 {
+            self.observer.resumed(kept, stopped);
+        }
+        self.queue.resume();
+    }
+
+    async fn converse(&mut self, live: &mut Live) -> Over {
         loop {
             let now = Instant::now();
-            if let Some(ended) = self.is_over(&live, now) {
-                if matches!(ended, Ended::Closed | Ended::Drained { .. }) {
-                    live.farewell().await;
-                }
-                return ended;
+            if let Some(over) = self.is_over(live, now) {
+                return over;
             }
             if live.call.is_none() && self.late.due(now).is_some_and(|due| due <= now) {
                 live.call = Some(self.late.call(&*live.link, &self.hello.subscription));
             }
             let ready = !live.deaf && (live.has_frame(now) || self.batch.due().is_some_and(|due| due <= now));
-            let wake = self.wake(&live, now);
+            let wake = self.wake(live, now);
             let step = tokio::select! {
                 frame = live.frames.next() => Step::Frame(frame),
                 // The driver itself holds a sender: there is always a next command.
                 Some(command) = self.commands.recv() => Step::Command(command),
                 room = live.outbound.reserve(), if ready => Step::Room(room.is_ok()),
-                answer = answer(&mut live.call) => Step::Answer(answer),
+                answer = Live::answer(&mut live.call) => Step::Answer(answer),
                 () = sleep_until(wake) => Step::Time,
             };
             match step {
-                Step::Frame(None) => return Ended::Failed(Error::Closed),
-                Step::Frame(Some(Err(status))) => return Ended::Failed(status.into()),
+                Step::Frame(None) => return Over::Failed(Error::Closed),
+                Step::Frame(Some(Err(status))) => return Over::Failed(status.into()),
                 Step::Frame(Some(Ok(frame))) => {
                     live.heard_at = Instant::now();
-                    if let Err(error) = self.on_frame(&mut live, frame) {
-                        return Ended::Failed(error);
+                    if let Err(error) = self.on_frame(live, frame) {
+                        return Over::Failed(error);
                     }
                 }
-                Step::Command(command) => self.on_command(&mut live, command),
-                Step::Room(true) => self.send_one(&mut live, Instant::now()),
+                Step::Command(command) => self.on_command(live, command),
+                Step::Room(true) => self.send_one(live, Instant::now()),
                 Step::Room(false) => live.deaf = true,
                 Step::Answer(answer) => {
                     live.call = None;
@@ -189,21 +193,25 @@ impl Driver {
         }
     }
 
-    fn is_over(&self, live: &Live, now: Instant) -> Option<Ended> {
+    fn is_over(&self, live: &Live, now: Instant) -> Option<Over> {
         let quiet = self.batch.is_empty();
         if let Stop::Close(deadline) = self.stop
             && ((quiet && self.late.is_empty()) || now >= deadline)
         {
-            return Some(Ended::Closed);
+            return Some(Over::Closed);
         }
-        if let Some(at) = live.reconnect_at
+        if let Some(leaving) = live.leaving
             && quiet
-            && live.held.is_empty()
             && self.stop == Stop::No
         {
-            return Some(Ended::Drained { wait: at.saturating_duration_since(now) });
+            if self.held.is_empty() {
+                return Some(Over::Left);
+            }
+            if now >= leaving.at_latest {
+                return Some(Over::LeftUnfinished);
+            }
         }
-        (now >= live.heard_at + SILENCE_MAX).then_some(Ended::Failed(Error::Silent))
+        (now >= live.heard_at + SILENCE_MAX).then_some(Over::Failed(Error::Silent))
     }
 
     /// When the loop must look again although nothing arrived. What is due already waits for room, not for time.
@@ -212,11 +220,12 @@ impl Driver {
             Stop::Close(deadline) => Some(deadline),
             Stop::No | Stop::Goodbye => None,
         };
-        [Some(live.heartbeat_at), self.batch.due(), self.late.due(now), deadline]
+        [self.batch.due(), self.late.due(now), deadline]
             .into_iter()
             .flatten()
+            .chain(live.wakes())
             .filter(|at| *at > now)
-            .fold(live.heard_at + SILENCE_MAX, Instant::min)
+            .fold(now + SILENCE_MAX, Instant::min)
     }
 
     fn on_frame(&mut self, live: &mut Live, frame: v1::SubscribeResponse) -> Result<(), Error> {
@@ -229,21 +238,15 @@ impl Driver {
             Some(subscribe_response::Frame::Revoke(revoke)) => {
                 self.observer.revoked(revoke.tokens.len(), &revoke.reason);
                 let tokens: HashSet<Bytes> = revoke.tokens.into_iter().collect();
-                self.queue.remove(&tokens);
-                for revoked in tokens.iter().filter_map(|token| live.held.remove(token)) {
-                    revoked.cancel();
+                self.held.revoke(&tokens);
+                for token in self.queue.remove(&tokens) {
+                    self.held.finish(&token);
                 }
             }
             Some(subscribe_response::Frame::Heartbeat(heartbeat)) => {
                 self.observer.lag(heartbeat.head_lag, heartbeat.oldest_unsettled_age.map(from_duration));
             }
-            Some(subscribe_response::Frame::Drain(drain)) => {
-                self.observer.draining(&drain.reason);
-                let low = drain.reconnect_after_min.map_or(Duration::ZERO, from_duration);
-                let high = drain.reconnect_after_max.map_or(low, from_duration);
-                live.reconnect_at = Some(Instant::now() + between(low, high, &mut self.rng));
-                self.release_untouched(live);
-            }
+            Some(subscribe_response::Frame::Drain(drain)) => self.on_drain(live, &drain),
             Some(subscribe_response::Frame::Welcome(_)) => {
                 return Err(Error::Protocol("Welcome came twice"));
             }
@@ -253,20 +256,31 @@ impl Driver {
         Ok(())
     }
 
-    fn on_deliver(&mut self, live: &mut Live, deliver: v1::Deliver) -> Result<(), Error> {
-        let leaving = self.stop != Stop::No || live.reconnect_at.is_some();
+    fn on_drain(&mut self, live: &mut Live, drain: &v1::Drain) {
+        self.observer.draining(&drain.reason);
+        let now = Instant::now();
+        let low = drain.reconnect_after_min.map_or(Duration::ZERO, from_duration);
+        let high = drain.reconnect_after_max.map_or(low, from_duration);
+        let reconnect_at = now + between(low, high, &mut self.rng);
+        let stay = drain.time_left.map_or(SILENCE_MAX, from_duration).mul_f64(STAY);
+        live.leaving = Some(Leaving { reconnect_at, at_latest: reconnect_at.max(now + stay) });
+        self.release_untouched();
+    }
+
+    fn on_deliver(&mut self, live: &Live, deliver: v1::Deliver) -> Result<(), Error> {
+        let leaving = self.stop != Stop::No || live.leaving.is_some();
         for delivery in deliver.deliveries {
-            let delivery = Delivery::attached(delivery, live.no, self.sender.clone())
+            let delivery = Delivery::attached(delivery, self.sender.clone())
                 .ok_or(Error::Protocol("a delivery without event or token"))?;
             self.observer.delivered(&delivery);
             if leaving {
-                self.release(delivery);
+                self.release(&delivery);
                 continue;
             }
-            live.held.insert(delivery.token().clone(), delivery.revoked().clone());
+            self.held.add(&delivery);
             self.queue.push(delivery);
         }
-        if live.held.len() > usize::try_from(INFLIGHT_EVENTS_MAX).unwrap_or(usize::MAX) {
+        if self.held.len() > usize::try_from(INFLIGHT_EVENTS_MAX).unwrap_or(usize::MAX) {
             return Err(Error::Protocol("more than 10,000 unsettled deliveries"));
         }
         Ok(())
@@ -274,83 +288,53 @@ impl Driver {
 
     fn on_command(&mut self, live: &mut Live, command: Command) {
         match command {
-            Command::Settle(item) if item.stream == live.no => {
-                live.held.remove(&item.token);
-                self.batch.push(item, Instant::now());
+            Command::Settle(item) => {
+                if self.held.finish(&item.token) {
+                    self.batch.push(item, Instant::now());
+                } else {
+                    // Of an older stream, and not resumed.
+                    self.keep(item);
+                }
             }
-            Command::Settle(item) => self.keep(item),
-            Command::Hold { token, stream, duration } => {
-                if stream == live.no && live.held.contains_key(&token) && live.control.len() < CONTROL_MAX {
-                    let hold = v1::Hold { token, duration: Some(to_duration(duration)) };
-                    live.control.push_back(subscribe_request::Frame::Hold(hold));
+            Command::Hold { token, duration } => {
+                if self.held.holds(&token) {
+                    live.hold(v1::Hold { token, duration: Some(to_duration(duration)) });
                 }
             }
             Command::Flow(flow) => {
                 self.flow = flow;
-                live.control.retain(|frame| !matches!(frame, subscribe_request::Frame::Flow(_)));
-                live.control.push_back(subscribe_request::Frame::Flow(flow));
+                live.flow(flow);
             }
             Command::Goodbye => {
                 if self.stop == Stop::No {
                     self.stop = Stop::Goodbye;
-                    live.control.push_back(subscribe_request::Frame::Goodbye(v1::Goodbye {}));
-                    self.release_untouched(live);
+                    live.goodbye();
+                    self.release_untouched();
                 }
             }
             Command::Close { deadline } => {
                 self.stop = Stop::Close(deadline);
-                self.release_untouched(live);
+                self.release_untouched();
                 self.batch.hurry(Instant::now());
             }
         }
     }
 
     /// Gives back what the application has not seen.
-    fn release_untouched(&mut self, live: &mut Live) {
+    fn release_untouched(&mut self) {
         for delivery in self.queue.take_all() {
-            live.held.remove(delivery.token());
-            self.release(delivery);
+            self.held.finish(delivery.token());
+            self.release(&delivery);
         }
     }
 
-    fn release(&mut self, delivery: Delivery) {
+    fn release(&mut self, delivery: &Delivery) {
         let item = Item {
             token: delivery.token().clone(),
             receipt_id: delivery.receipt_id().to_owned(),
             outcome: Outcome::Release,
-            stream: delivery.stream(),
             reply: None,
         };
         self.batch.push(item, Instant::now());
-    }
-}
-
-impl Live {
-    fn has_frame(&self, now: Instant) -> bool {
-        !self.control.is_empty() || self.heartbeat_at <= now
-    }
-
-    fn next_frame(&mut self, now: Instant) -> Option<subscribe_request::Frame> {
-        if self.heartbeat_at <= now {
-            self.heartbeat_at = now + self.heartbeat_every;
-            return Some(subscribe_request::Frame::Heartbeat(v1::Heartbeat {}));
-        }
-        self.control.pop_front()
-    }
-
-    /// Ends our half and lets the gateway end its own.
-    async fn farewell(self) {
-        let Self { mut frames, outbound, .. } = self;
-        drop(outbound);
-        let until = Instant::now() + FAREWELL;
-        while let Ok(Some(Ok(_))) = timeout_at(until, frames.next()).await {}
-    }
-}
-
-/// The answer of the call under way; never, when there is none.
-async fn answer(call: &mut Option<BoxFuture<'static, Answer>>) -> Answer {
-    match call {
-        Some(call) => call.await,
-        None => std::future::pending().await,
     }
 }

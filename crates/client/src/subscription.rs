@@ -21,9 +21,11 @@ use crate::queue::Queue;
 /// A subscription's deliveries, across reconnects.
 ///
 /// Each delivery wants one [`settle`](Self::settle): without it the event stays in flight, and its entity waits, until the
-/// gateway takes it back. After a reconnect an event may come again while older work on it still runs;
-/// [`run`](crate::Subscriber::run) keeps these apart, here that is the caller's part. Dropping the subscription closes the
-/// stream at once; the gateway then offers what was unsettled again. [`close`](Self::close) is the gentle way.
+/// gateway takes it back. After a reconnect the new stream goes on with what was unsettled, as far as its gateway can; of the
+/// rest [`Delivery::revoked`] is cancelled, and those events may come again while older work on them still runs:
+/// [`run`](crate::Subscriber::run) keeps these apart, here that is the caller's part. While there is no stream nothing is
+/// handed out. Dropping the subscription closes the stream at once; the gateway then offers what was unsettled again.
+/// [`close`](Self::close) is the gentle way.
 #[derive(Debug)]
 pub struct Subscription {
     pub(crate) queue: Queue,
@@ -116,7 +118,6 @@ impl Settler {
             token: delivery.token().clone(),
             receipt_id: delivery.receipt_id().to_owned(),
             outcome,
-            stream: delivery.stream(),
             reply,
         };
         // When the driver is gone, the dropped reply says that the outcome is lost.

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use portero_client::{
-    CancellationToken, Client, ClientConfig, Delivery, Error, ErrorKind, Outcome, SubscribeOptions, Token, v1,
+    CancellationToken, Client, ClientConfig, Delivery, Error, ErrorKind, Observer, Outcome, SubscribeOptions,
+    Token, v1,
 };
 use portero_proto::v1::{subscribe_request, subscribe_response};
 use support::{Gateway, patient};
@@ -59,6 +60,15 @@ fn gated() -> (mpsc::UnboundedReceiver<Delivery>, Arc<Semaphore>, impl Fn(Delive
         work
     };
     (receiver, gate, handler)
+}
+
+/// Tells how many deliveries went on after each reconnect, and how many did not.
+struct Resumptions(mpsc::UnboundedSender<(usize, usize)>);
+
+impl Observer for Resumptions {
+    fn resumed(&self, kept: usize, stopped: usize) {
+        self.0.send((kept, stopped)).expect("the test listens");
+    }
 }
 
 type AckLater = std::pin::Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -183,6 +193,64 @@ async fn work_finished_while_the_connection_is_cut_is_settled_by_unary_call_and_
         }
     })
     .await;
+}
+
+/// F32 on the client's side: a stream that is cut while a handler runs costs neither a second run nor the first one's work.
+#[tokio::test]
+async fn a_handler_whose_connection_is_cut_runs_on_and_its_outcome_goes_to_the_next_stream() {
+    let mut gateway = Gateway::start().await;
+    let (mut calls, gate, handler) = gated();
+    let (resumptions, mut resumed) = mpsc::unbounded_channel();
+    let change = |options: &mut SubscribeOptions| {
+        options.concurrency = 1;
+        options.observer = Arc::new(Resumptions(resumptions));
+    };
+    let _consumer = Consumer::start(&gateway, change, handler).await;
+    let (mut stream, _) = gateway.stream().await;
+    stream.deliver(&[("1", 1, "a"), ("2", 2, "b")]);
+    let running = patient(calls.recv()).await.expect("a call");
+    gateway.cut();
+    while stream.frame().await.is_some() {}
+    let (mut stream, hello) = gateway.resuming_stream().await;
+    assert_eq!(hello.unsettled_tokens.len(), 2, "the one that runs, and the one that waits for its turn");
+    assert_eq!(patient(resumed.recv()).await, Some((2, 0)));
+    stream.deliver(&[("3", 3, "c")]);
+    assert!(!running.revoked().is_cancelled());
+    gate.add_permits(3);
+    let mut outcomes = stream.outcomes(3).await;
+    outcomes.sort();
+    assert_eq!(outcomes, ["1", "2", "3"].map(|token| (token.into(), v1::Outcome::Ack)));
+    assert_eq!(patient(calls.recv()).await.expect("a call").receipt_id(), "rcpt_2");
+    assert_eq!(patient(calls.recv()).await.expect("a call").receipt_id(), "rcpt_3");
+    assert!(calls.try_recv().is_err(), "an event was worked on twice");
+    assert!(gateway.settled().is_empty(), "nothing had to be settled beside the stream");
+}
+
+#[tokio::test]
+async fn a_handler_whose_work_is_not_resumed_is_told_to_stop_and_its_event_runs_after_it() {
+    let mut gateway = Gateway::start().await;
+    let (started, mut begun) = mpsc::unbounded_channel();
+    let _consumer = Consumer::start(&gateway, defaults, move |delivery| {
+        let started = started.clone();
+        async move {
+            started.send(delivery.token().clone()).expect("the test listens");
+            if delivery.token() == "old" {
+                delivery.revoked().cancelled().await;
+                return Outcome::Release;
+            }
+            Outcome::Ack
+        }
+    })
+    .await;
+    let (mut stream, _) = gateway.stream().await;
+    stream.deliver(&[("old", 1, "a")]);
+    assert_eq!(patient(begun.recv()).await.expect("a call"), "old");
+    gateway.cut();
+    while stream.frame().await.is_some() {}
+    let (mut stream, _) = gateway.stream().await;
+    stream.deliver(&[("new", 1, "a")]);
+    assert_eq!(patient(begun.recv()).await.expect("a second call"), "new");
+    assert_eq!(stream.outcomes(1).await, [("new".into(), v1::Outcome::Ack)]);
 }
 
 #[tokio::test]

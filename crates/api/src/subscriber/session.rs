@@ -279,6 +279,7 @@ impl Session {
                         RECONNECT_AFTER_MAX.min(deadline.since(now)),
                     )),
                     reason: "this gateway is shutting down".to_owned(),
+                    time_left: Some(time::duration_to_proto(deadline.since(now))),
                 })
             }
         };

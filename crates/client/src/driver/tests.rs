@@ -83,10 +83,19 @@ impl Gateway {
 
     /// A stream after its Hello and Welcome.
     async fn welcomed(&mut self) -> Stream {
+        self.asked(|_| Vec::new()).await
+    }
+
+    /// A stream after its Hello and a Welcome that resumes what `resume` chooses of the unsettled tokens.
+    async fn asked(&mut self, resume: impl FnOnce(&[Bytes]) -> Vec<Bytes>) -> Stream {
         let mut stream = self.stream().await;
-        assert!(matches!(stream.frame().await, Some(subscribe_request::Frame::Hello(_))));
+        let Some(subscribe_request::Frame::Hello(mut hello)) = stream.frame().await else {
+            panic!("no hello")
+        };
+        hello.unsettled_tokens.sort();
         stream.send(subscribe_response::Frame::Welcome(v1::Welcome {
             heartbeat_every: Some(to_duration(Duration::from_secs(10))),
+            resumed_tokens: resume(&hello.unsettled_tokens),
             ..v1::Welcome::default()
         }));
         stream
@@ -159,9 +168,10 @@ fn start(can_renew: bool, failures: u32) -> (Subscription, Gateway) {
         rng: StdRng::seed_from_u64(1),
         batch: Batch::default(),
         late: Late::default(),
+        held: Held::default(),
         backoff: Backoff::default(),
         stop: Stop::No,
-        streams: 0,
+        former: None,
     };
     let driver = Some(AbortOnDropHandle::new(tokio::spawn(driver.run())));
     let subscription = Subscription { queue, settler, shutdown: CancellationToken::new(), driver };
@@ -398,3 +408,5 @@ async fn a_hold_reaches_the_gateway() {
     assert_eq!(hold.token, "token-1");
     assert_eq!(hold.duration.map(|duration| duration.seconds), Some(3_600));
 }
+
+mod resuming;

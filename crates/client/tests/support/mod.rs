@@ -104,12 +104,23 @@ impl Gateway {
 
     /// The next stream, after its Hello and Welcome.
     pub(crate) async fn stream(&mut self) -> (Stream, v1::Hello) {
+        self.stream_after(|_| v1::Welcome::default()).await
+    }
+
+    /// The next stream, after its Hello and a Welcome with which all unsettled work goes on.
+    pub(crate) async fn resuming_stream(&mut self) -> (Stream, v1::Hello) {
+        let resume = |hello: &v1::Hello| hello.unsettled_tokens.clone();
+        self.stream_after(|hello| v1::Welcome { resumed_tokens: resume(hello), ..v1::Welcome::default() })
+            .await
+    }
+
+    async fn stream_after(&mut self, welcome: impl FnOnce(&v1::Hello) -> v1::Welcome) -> (Stream, v1::Hello) {
         let mut stream = self.raw_stream().await;
         let hello = match stream.frame().await {
             Some(subscribe_request::Frame::Hello(hello)) => hello,
             other => panic!("expected Hello, got {other:?}"),
         };
-        stream.send(subscribe_response::Frame::Welcome(v1::Welcome::default()));
+        stream.send(subscribe_response::Frame::Welcome(welcome(&hello)));
         (stream, hello)
     }
 
