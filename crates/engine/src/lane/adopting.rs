@@ -12,7 +12,7 @@ impl Lane {
     /// the same token and with a new hold.
     ///
     /// It does when the event is open and nothing of its entity was offered since: within an epoch, when the end of its
-    /// stream cut it short and it was its entity's last delivery; from an earlier epoch, when nothing of its entity was
+    /// stream cut it short and it was its entity's last delivery; from the epoch before, when nothing of its entity was
     /// offered in this one. An interruption that the end of its stream counted is taken back; one that an earlier owner
     /// counted stays. Otherwise nothing changes; the consumer should stop working on it, and an ack of it still counts.
     pub fn handle_adopt(&mut self, now: Timestamp, token: Token, stream: StreamId) -> bool {
@@ -79,7 +79,8 @@ impl Lane {
         };
         let was_last = match &state.cut {
             Some(cut) => cut.token == token,
-            None => !state.was_offered && token.epoch < self.epoch,
+            // With another owner in between, that one may have offered it to somebody else.
+            None => !state.was_offered && token.epoch.0 + 1 == self.epoch.0,
         };
         (is_free && was_last && state.may_resume(token.position)).then_some(event.entity)
     }

@@ -116,11 +116,11 @@ fn two_consumers_with_work_on_one_entity_from_different_epochs_never_both_go_on(
     bench.restart(small());
     let second = bench.delivery().token;
     bench.restart(small());
-    assert!(bench.lane.handle_adopt(bench.now, first, STREAM));
-    assert!(!bench.lane.handle_adopt(bench.now, second, BACK));
-    bench.end_stream(Ending::Abnormal);
-    assert!(!bench.lane.handle_adopt(bench.now, second, BACK), "something of the entity was out since");
-    assert!(bench.lane.handle_adopt(bench.now, first, BACK));
+    assert!(!bench.lane.handle_adopt(bench.now, first, STREAM), "the owner in between had offered it again");
+    assert!(bench.lane.handle_adopt(bench.now, second, BACK));
+    bench.lane.handle_stream_ended(bench.now, &mut bench.rng, BACK, Ending::Abnormal);
+    assert!(!bench.lane.handle_adopt(bench.now, first, STREAM), "something of the entity was out since");
+    assert!(bench.lane.handle_adopt(bench.now, second, STREAM));
 }
 
 #[test]

@@ -10,7 +10,7 @@ impl Model {
     fn was_last(&self, entity: EntityHash, token: Token) -> bool {
         match self.last.get(&entity) {
             Some(last) => last.token == token && last.cut.is_some(),
-            None => token.epoch.0 < self.epoch,
+            None => token.epoch.0 + 1 == self.epoch,
         }
     }
 
