@@ -1,7 +1,7 @@
-//! The file on disk: who may read it, and that one process has it.
+//! The file on disk: who may read it, that one process has it, and which marks it carried last.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
 use portero_store::{Error, ErrorKind, Result};
@@ -10,10 +10,15 @@ use portero_store::{Error, ErrorKind, Result};
 ///
 /// The lock is not on the database file itself: SQLite locks that one, and closing any other handle on it would drop
 /// SQLite's locks (POSIX).
+///
+/// It holds the marks that the database may carry, one a line: a file that was restored from elsewhere carries another one.
 #[derive(Debug)]
 pub(crate) struct FileLock {
-    _file: File,
+    file: File,
 }
+
+/// Longest list of marks that is read, bytes.
+const MARKS_BYTES_MAX: u64 = 4_096;
 
 impl FileLock {
     /// Makes the folder and the file when they are missing, and takes the lock. Blocks on the file system, briefly.
@@ -36,7 +41,31 @@ impl FileLock {
         }
         // SQLite gives the files of its write-ahead log the mode of the database file.
         private_file(database).map_err(unusable)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+
+    /// The marks that the database may carry; none beside a new one. Blocks on the file system, briefly.
+    pub(crate) fn marks(&self) -> Result<Vec<String>> {
+        let read = || {
+            let mut file = &self.file;
+            file.rewind()?;
+            let mut text = String::new();
+            file.take(MARKS_BYTES_MAX).read_to_string(&mut text)?;
+            Ok(text.lines().map(str::to_owned).collect())
+        };
+        read().map_err(unusable)
+    }
+
+    /// Replaces the marks, on the disk when this returns. Blocks on the file system, briefly.
+    pub(crate) fn set_marks(&self, marks: &[&str]) -> Result<()> {
+        let write = || {
+            let mut file = &self.file;
+            file.rewind()?;
+            file.set_len(0)?;
+            marks.iter().try_for_each(|mark| writeln!(file, "{mark}"))?;
+            file.sync_data()
+        };
+        write().map_err(unusable)
     }
 }
 

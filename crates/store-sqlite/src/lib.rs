@@ -67,7 +67,7 @@ pub struct SqliteStore {
     shards: Arc<OnceCell<ShardCount>>,
     hints: broadcast::Sender<Hint>,
     // Last, so that it is let go after the connections.
-    _lock: Arc<FileLock>,
+    lock: Arc<FileLock>,
 }
 
 impl SqliteStore {
@@ -96,7 +96,7 @@ impl SqliteStore {
         let writer = Writer::open(options.clone(), tasks.clone()).await?;
         let readers = Readers::open(options.pragma("query_only", "ON"), tasks.clone());
         let (hints, _) = broadcast::channel(hints::WAITING_MAX);
-        Ok(Self { writer, readers, tasks, shards: Arc::default(), hints, _lock: Arc::new(lock) })
+        Ok(Self { writer, readers, tasks, shards: Arc::default(), hints, lock: Arc::new(lock) })
     }
 
     /// Opens [`FILE_NAME`] in a folder.

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use portero_store::DynStore;
 use portero_store::testing::Database;
 use portero_store_sqlite::{FILE_NAME, SqliteStore};
-use sqlx::{Connection, SqliteConnection};
+use portero_types::Shard;
+use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 use tempfile::TempDir;
 
 struct Sqlite {
@@ -20,6 +21,15 @@ async fn fresh() -> Sqlite {
     Sqlite { store, folder }
 }
 
+impl Sqlite {
+    async fn run(&self, statement: String) {
+        let url = format!("sqlite://{}", self.folder.path().join(FILE_NAME).display());
+        let mut connection = SqliteConnection::connect(&url).await.expect("connects");
+        sqlx::query(AssertSqlSafe(statement)).execute(&mut connection).await.expect("executes");
+        connection.close().await.expect("closes");
+    }
+}
+
 #[async_trait]
 impl Database for Sqlite {
     async fn open(&self) -> DynStore {
@@ -31,10 +41,18 @@ impl Database for Sqlite {
     }
 
     async fn execute(&self, statement: &'static str) {
-        let url = format!("sqlite://{}", self.folder.path().join(FILE_NAME).display());
-        let mut connection = SqliteConnection::connect(&url).await.expect("connects");
-        sqlx::query(statement).execute(&mut connection).await.expect("executes");
-        connection.close().await.expect("closes");
+        self.run(statement.to_owned()).await;
+    }
+
+    async fn rewind_log(&self, shard: Shard, head: u64) {
+        self.run(format!("DELETE FROM log WHERE shard = {shard} AND position > {head}")).await;
+        // A head that is there never goes back.
+        self.run(format!("DELETE FROM log_heads WHERE shard = {shard}")).await;
+        self.run(format!("INSERT INTO log_heads (shard, head) VALUES ({shard}, {head})")).await;
+    }
+
+    async fn forget_log(&self, shard: Shard, through: u64) {
+        self.run(format!("DELETE FROM log WHERE shard = {shard} AND position <= {through}")).await;
     }
 }
 

@@ -28,6 +28,10 @@ impl Database for Opened {
     }
 
     async fn execute(&self, _statement: &'static str) {}
+
+    async fn rewind_log(&self, _shard: Shard, _head: u64) {}
+
+    async fn forget_log(&self, _shard: Shard, _through: u64) {}
 }
 
 async fn reopened(folder: &Path) -> SqliteStore {
@@ -205,4 +209,60 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) {
         std::task::Poll::Ready(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_is_the_same_incarnation_and_a_restored_file_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let backup = folder.path().join("backup");
+    for _ in 0..3 {
+        let store = reopened(folder.path()).await;
+        store.migrate().await.expect("migrated");
+        assert_eq!(store.incarnation().await.expect("looked").0, 1);
+        assert_eq!(store.incarnation().await.expect("looked again").0, 1);
+        store.close().await;
+        drop(store);
+        if !backup.exists() {
+            fs::copy(folder.path().join(FILE_NAME), &backup).expect("a backup");
+        }
+    }
+    fs::copy(&backup, folder.path().join(FILE_NAME)).expect("restored");
+    for _ in 0..2 {
+        let store = reopened(folder.path()).await;
+        assert_eq!(store.incarnation().await.expect("looked").0, 2);
+        store.close().await;
+    }
+    // Moved to where nobody knows it.
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    fs::copy(folder.path().join(FILE_NAME), elsewhere.path().join(FILE_NAME)).expect("copied");
+    let store = reopened(elsewhere.path()).await;
+    assert_eq!(store.incarnation().await.expect("looked").0, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_was_cut_short_is_the_same_incarnation() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = reopened(folder.path()).await;
+    store.migrate().await.expect("migrated");
+    assert_eq!(store.incarnation().await.expect("looked").0, 1);
+    store.close().await;
+    drop(store);
+    let mark = folder.path().join(format!("{FILE_NAME}.lock"));
+    let before = (fs::read(folder.path().join(FILE_NAME)).expect("read"), fs::read(&mark).expect("read"));
+    // Cut short before the database took the new mark, and after it.
+    for is_committed in [false, true] {
+        let store = reopened(folder.path()).await;
+        store.incarnation().await.expect("looked");
+        store.close().await;
+        drop(store);
+        let mut both = before.1.clone();
+        both.extend_from_slice(&fs::read(&mark).expect("read"));
+        fs::write(&mark, both).expect("written");
+        if !is_committed {
+            fs::write(folder.path().join(FILE_NAME), &before.0).expect("written");
+        }
+        let store = reopened(folder.path()).await;
+        assert_eq!(store.incarnation().await.expect("looked").0, 1, "{is_committed}");
+        store.close().await;
+    }
 }

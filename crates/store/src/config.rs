@@ -184,6 +184,28 @@ pub struct NewSubscription {
     pub created_at: Timestamp,
 }
 
+/// A change of a subscription. What is `None` stays as it is. What it carries is not changed: its progress is written in
+/// positions of the events that it carries.
+#[derive(Clone, Debug)]
+pub struct SubscriptionUpdate {
+    /// The subscription.
+    pub id: SubscriptionId,
+    /// See [`Subscription::attempts_max`].
+    pub attempts_max: Option<u32>,
+    /// See [`Subscription::defer_deadline_ms`].
+    pub defer_deadline_ms: Option<u64>,
+    /// See [`Subscription::dead_letter_policy`].
+    pub dead_letter_policy: Option<DeadLetterPolicy>,
+}
+
+impl SubscriptionUpdate {
+    /// A change that changes nothing yet.
+    #[must_use]
+    pub const fn new(id: SubscriptionId) -> Self {
+        Self { id, attempts_max: None, defer_deadline_ms: None, dead_letter_policy: None }
+    }
+}
+
 /// All configuration at one revision.
 #[derive(Clone, Debug)]
 pub struct ConfigSnapshot {
@@ -292,6 +314,11 @@ pub trait ConfigStore: Send + Sync + 'static {
     /// # Errors
     /// `FailedPrecondition` when it has fewer lanes than the log has shards.
     async fn create_subscription(&self, subscription: NewSubscription) -> crate::Result<Subscription>;
+    /// Changes what is given, and nothing else.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    async fn update_subscription(&self, update: SubscriptionUpdate) -> crate::Result<Subscription>;
     /// A subscription by name.
     async fn subscription(&self, id: &SubscriptionId) -> crate::Result<Option<Subscription>>;
     /// Subscriptions whose names come after `after`.

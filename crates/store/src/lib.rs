@@ -38,7 +38,7 @@ pub use accept::{AcceptStore, Receipt, Verdict};
 pub use capture::{CAPTURED_BODY_BYTES_MAX, CapturedRequest};
 pub use config::{
     ConfigSnapshot, ConfigStore, DeadLetterPolicy, NewSecret, NewSubscription, NewTenant, Page, Revision,
-    Sealed, Secret, StartAt, Subscription, Tenant,
+    Sealed, Secret, StartAt, Subscription, SubscriptionUpdate, Tenant,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use hint::{Hint, HintStore, Hints};
@@ -55,11 +55,13 @@ pub use source::{
     SETTINGS_MAX, Source, SourceUpdate,
 };
 
+/// What deliveries need.
+pub trait DeliveryStore: HintStore + LaneStore + LogStore {}
+
+impl<T: HintStore + LaneStore + LogStore> DeliveryStore for T {}
+
 /// Everything at once: what a gateway holds.
-pub trait Store:
-    AcceptStore + ConfigStore + HintStore + LaneStore + LogStore + RejectionStore + SchemaStore
-{
-}
+pub trait Store: AcceptStore + ConfigStore + DeliveryStore + RejectionStore + SchemaStore {}
 
 impl<T: AcceptStore + ConfigStore + HintStore + LaneStore + LogStore + RejectionStore + SchemaStore> Store
     for T

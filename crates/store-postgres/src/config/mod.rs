@@ -9,7 +9,7 @@ mod tenants;
 use async_trait::async_trait;
 use portero_store::{
     ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
-    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, Tenant,
+    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
 };
 use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use sqlx::postgres::PgRow;
@@ -186,6 +186,10 @@ impl ConfigStore for PostgresStore {
     async fn create_subscription(&self, subscription: NewSubscription) -> Result<Subscription> {
         let shards = self.shards().await?;
         subscriptions::create(&self.pools.admin, shards, subscription).await
+    }
+
+    async fn update_subscription(&self, update: SubscriptionUpdate) -> Result<Subscription> {
+        subscriptions::update(&self.pools.admin, update).await
     }
 
     async fn subscription(&self, id: &SubscriptionId) -> Result<Option<Subscription>> {

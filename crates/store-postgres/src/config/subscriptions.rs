@@ -2,6 +2,7 @@
 
 use portero_store::{
     DeadLetterPolicy, Error, ErrorKind, NewSubscription, Page, Result, StartAt, Subscription,
+    SubscriptionUpdate,
 };
 use portero_types::{LaneCount, ShardCount, SourceId, SubscriptionId, SubscriptionNo, Timestamp};
 use sqlx::postgres::PgRow;
@@ -93,6 +94,25 @@ pub(super) async fn create(
     let mut change = Change::begin(pool).await?;
     let created = change.create(query, "subscription", "tenant").await.and_then(|row| read(&row));
     change.end(created).await
+}
+
+pub(super) async fn update(pool: &Pool, update: SubscriptionUpdate) -> Result<Subscription> {
+    let attempts_max = update.attempts_max.map(|max| signed32(max, "attempts_max")).transpose()?;
+    let deadline = update.defer_deadline_ms.map(|ms| signed(ms, "defer_deadline_ms")).transpose()?;
+    let query = sqlx::query(
+        "UPDATE subscriptions u SET attempts_max = coalesce($2, attempts_max),
+                defer_deadline_ms = coalesce($3, defer_deadline_ms),
+                dead_letter_policy = coalesce($4, dead_letter_policy)
+         WHERE subscription_id = $1
+         RETURNING *, (SELECT tenant_id FROM tenants t WHERE t.tenant_no = u.tenant_no) AS tenant_id",
+    )
+    .bind(update.id.as_str())
+    .bind(attempts_max)
+    .bind(deadline)
+    .bind(update.dead_letter_policy.map(DeadLetterPolicy::name));
+    let mut change = Change::begin(pool).await?;
+    let updated = change.rows(query).await.and_then(|rows| one(&rows, read));
+    change.end(updated.and_then(|found| found.ok_or_else(|| not_found("subscription")))).await
 }
 
 pub(super) async fn get_one(pool: &Pool, id: &SubscriptionId) -> Result<Option<Subscription>> {

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use portero_store::DynStore;
 use portero_store::testing::{Database, eventually};
 use portero_store_postgres::{PostgresConfig, PostgresStore};
+use portero_types::Shard;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
@@ -124,6 +125,17 @@ impl Database for TestDatabase {
 
     async fn execute(&self, statement: &'static str) {
         self.run(statement).await;
+    }
+
+    async fn rewind_log(&self, shard: Shard, head: u64) {
+        self.run(format!(
+            "DELETE FROM log WHERE shard = {shard} AND position > {head}; SELECT setval('log_position_{shard}', {head})"
+        ))
+        .await;
+    }
+
+    async fn forget_log(&self, shard: Shard, through: u64) {
+        self.run(format!("DELETE FROM log WHERE shard = {shard} AND position <= {through}")).await;
     }
 }
 

@@ -115,7 +115,7 @@ async fn a_takeover_waits_for_a_flush_under_way_and_finds_what_it_wrote() {
     let mut frozen = database.raw().await;
     frozen.execute("BEGIN").await.expect("begun");
     frozen.execute("SELECT * FROM replica_sessions FOR SHARE").await.expect("shared");
-    sqlx::query("INSERT INTO lane_journal (subscription_no, lane, epoch, seq, watermark, acked) VALUES ($1, 0, 1, 1, 7, '')")
+    sqlx::query("INSERT INTO lane_journal (subscription_no, lane, epoch, seq, watermark, acked, detours) VALUES ($1, 0, 1, 1, 7, '', '')")
         .bind(subscription.no.0)
         .execute(&mut frozen)
         .await

@@ -8,7 +8,7 @@ mod tenant;
 use async_trait::async_trait;
 use portero_store::{
     ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
-    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, Tenant,
+    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
 };
 use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use sqlx::SqliteConnection;
@@ -128,6 +128,10 @@ impl ConfigStore for SqliteStore {
 
     async fn create_subscription(&self, new: NewSubscription) -> Result<Subscription> {
         self.change(move |connection| Box::pin(subscription::create(connection, new))).await
+    }
+
+    async fn update_subscription(&self, update: SubscriptionUpdate) -> Result<Subscription> {
+        self.change(move |connection| Box::pin(subscription::update(connection, update))).await
     }
 
     async fn subscription(&self, id: &SubscriptionId) -> Result<Option<Subscription>> {

@@ -1,6 +1,8 @@
 //! Subscriptions.
 
-use portero_store::{DeadLetterPolicy, NewSubscription, Page, Result, StartAt, Subscription};
+use portero_store::{
+    DeadLetterPolicy, NewSubscription, Page, Result, StartAt, Subscription, SubscriptionUpdate,
+};
 use portero_types::{LaneCount, SubscriptionId, SubscriptionNo};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
@@ -64,6 +66,27 @@ pub(super) async fn create(connection: &mut SqliteConnection, new: NewSubscripti
         expired: 0,
         created_at: new.created_at,
     })
+}
+
+pub(super) async fn update(
+    connection: &mut SqliteConnection,
+    update: SubscriptionUpdate,
+) -> Result<Subscription> {
+    let sql = "UPDATE subscriptions SET attempts_max = coalesce(?, attempts_max), \
+               defer_deadline_ms = coalesce(?, defer_deadline_ms), \
+               dead_letter_policy = coalesce(?, dead_letter_policy) \
+               WHERE subscription_id = ? RETURNING subscription_no";
+    let deadline = update.defer_deadline_ms.map(|deadline| signed(deadline, "the deadline")).transpose()?;
+    let row = sqlx::query(sql)
+        .bind(update.attempts_max)
+        .bind(deadline)
+        .bind(update.dead_letter_policy.map(DeadLetterPolicy::name))
+        .bind(update.id.as_str())
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(statement)?;
+    let no = get(&row.ok_or_else(|| not_found("subscription"))?, "subscription_no")?;
+    by_no(connection, SubscriptionNo(no)).await
 }
 
 /// Position of each shard after which a subscription begins that is created now.

@@ -1,12 +1,16 @@
 //! Whether this is still the history that progress was recorded in: the generation, and progress beyond the log's head.
 
+use std::sync::Arc;
+
 use portero_store::{ClaimedLane, Result, Subscription, codec};
 use portero_types::{Generation, LaneNo, ShardCount};
 use sqlx::{SqliteConnection, SqlitePool};
 
 use crate::error::{refused, statement};
+use crate::file::FileLock;
 use crate::log::json;
 use crate::row::{get, signed};
+use crate::{SqliteStore, lost_task};
 
 pub(super) async fn generation(pool: &SqlitePool) -> Result<Generation> {
     let sql = "SELECT generation FROM installation";
@@ -22,6 +26,49 @@ pub(super) async fn raise(connection: &mut SqliteConnection, seen: Generation) -
         .map_err(statement)?;
     let row = sqlx::query("SELECT generation FROM installation").fetch_one(connection).await;
     get(&row.map_err(statement)?, "generation").map(Generation)
+}
+
+/// Recognises the file by the mark that it carries, and gives it a new one. A file without the mark that was last given to the
+/// one at this place was restored, or comes from elsewhere: the generation rises.
+///
+/// The mark beside the file is written before the one in it, together with the former, so that a start that is cut short between
+/// the two is recognised too.
+pub(super) async fn recognise(store: &SqliteStore) -> Result<Generation> {
+    let known = at_file(store, |lock| lock.marks()).await?;
+    let row = sqlx::query("SELECT incarnation, hex(randomblob(16)) AS next FROM installation")
+        .fetch_one(store.readers.pool())
+        .await
+        .map_err(statement)?;
+    let (carried, next): (Option<String>, String) = (get(&row, "incarnation")?, get(&row, "next")?);
+    // A new file carries none, which is an empty line.
+    let carried = carried.unwrap_or_default();
+    let is_same = if known.is_empty() { carried.is_empty() } else { known.contains(&carried) };
+    let both = (carried, next.clone());
+    at_file(store, move |lock| lock.set_marks(&[&both.0, &both.1])).await?;
+    let mark = next.clone();
+    let present = store.writer.write(move |connection| Box::pin(give(connection, mark, is_same))).await?;
+    at_file(store, move |lock| lock.set_marks(&[&next])).await?;
+    if !is_same {
+        tracing::error!(
+            generation = present.0,
+            "the database file is not the one that was here last: it was restored or moved; the generation was raised"
+        );
+    }
+    Ok(present)
+}
+
+async fn give(connection: &mut SqliteConnection, mark: String, is_same: bool) -> Result<Generation> {
+    let sql = "UPDATE installation SET incarnation = ?, generation = generation + ? RETURNING generation";
+    let row = sqlx::query(sql).bind(mark).bind(!is_same).fetch_one(connection).await.map_err(statement)?;
+    get(&row, "generation").map(Generation)
+}
+
+async fn at_file<T: Send + 'static>(
+    store: &SqliteStore,
+    work: impl FnOnce(&FileLock) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let lock = Arc::clone(&store.lock);
+    tokio::task::spawn_blocking(move || work(&lock)).await.unwrap_or_else(|error| Err(lost_task(error)))
 }
 
 /// Cuts what lies beyond its shard's head, in the lanes given and in the database, and raises the generation. Where nothing

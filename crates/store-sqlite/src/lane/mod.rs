@@ -33,7 +33,7 @@ impl LaneStore for SqliteStore {
     }
 
     async fn incarnation(&self) -> Result<Generation> {
-        history::generation(self.readers.pool()).await
+        history::recognise(self).await
     }
 
     async fn open_session(&self, new: &NewSession) -> Result<()> {

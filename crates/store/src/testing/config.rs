@@ -8,7 +8,9 @@ use super::fixture::{
     subscription_id, tenant_id,
 };
 use super::{Database, assert_fails, migrated};
-use crate::{DeadLetterPolicy, ErrorKind, NewSource, NewSubscription, PageRequest, StartAt};
+use crate::{
+    DeadLetterPolicy, ErrorKind, NewSource, NewSubscription, PageRequest, StartAt, SubscriptionUpdate,
+};
 
 pub async fn every_change_raises_the_revision(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
@@ -209,6 +211,31 @@ pub async fn subscriptions_read_back_as_they_were_created(database: &dyn Databas
     store.delete_subscription(&new.id).await.expect("deleted");
     assert_eq!(store.subscription(&new.id).await.expect("read"), None);
     assert_fails(store.delete_subscription(&new.id).await, ErrorKind::NotFound);
+}
+
+pub async fn a_subscriptions_update_changes_what_is_given_and_nothing_else(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    let store = &fixture.store;
+    let new = NewSubscription { tenant: Some(tenant_id("acme")), ..new_subscription("billing") };
+    let mut expected = store.create_subscription(new).await.expect("created");
+    let update = || SubscriptionUpdate::new(expected.id.clone());
+    let changes = [
+        SubscriptionUpdate { attempts_max: Some(3), ..update() },
+        SubscriptionUpdate { defer_deadline_ms: Some(1_000), ..update() },
+        SubscriptionUpdate { dead_letter_policy: Some(DeadLetterPolicy::ParkEntity), ..update() },
+        update(),
+    ];
+    let unknown = SubscriptionUpdate::new(subscription_id("nobody"));
+    for change in changes {
+        expected.attempts_max = change.attempts_max.unwrap_or(expected.attempts_max);
+        expected.defer_deadline_ms = change.defer_deadline_ms.unwrap_or(expected.defer_deadline_ms);
+        expected.dead_letter_policy = change.dead_letter_policy.unwrap_or(expected.dead_letter_policy);
+        let before = store.revision().await.expect("a revision");
+        assert_eq!(store.update_subscription(change).await.expect("updated"), expected);
+        assert!(store.revision().await.expect("a revision") > before, "gateways hear of it");
+        assert_eq!(store.subscription(&expected.id).await.expect("read").as_ref(), Some(&expected));
+    }
+    assert_fails(store.update_subscription(unknown).await, ErrorKind::NotFound);
 }
 
 pub async fn a_subscription_needs_a_lane_for_each_shard(database: &dyn Database) {

@@ -103,6 +103,7 @@ macro_rules! conformance {
             an_ingest_key_belongs_to_one_source,
             events_outlive_their_source_and_tenant,
             subscriptions_read_back_as_they_were_created,
+            a_subscriptions_update_changes_what_is_given_and_nothing_else,
             a_subscription_needs_a_lane_for_each_shard,
             a_subscription_begins_at_the_head_or_at_the_oldest_event,
             a_deleted_subscription_takes_its_lanes_along,
