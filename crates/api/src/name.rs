@@ -1,4 +1,4 @@
-//! Resource names (AIP-122): `tenants/{tenant}/sources/{source}/secrets/{secret}` and `subscriptions/{subscription}`.
+//! Resource names (AIP-122), such as `tenants/{tenant}/sources/{source}/secrets/{secret}` and `subscriptions/{subscription}`.
 
 use portero_types::{RequestId, SecretId, SourceId, SubscriptionId, TenantId};
 use tonic::Status;
@@ -13,8 +13,11 @@ fn segments<'a, const N: usize>(
     let parts: Vec<&str> = name.split('/').collect();
     let fits = parts.len() == N * 2 && parts.iter().step_by(2).zip(form).all(|(part, word)| part == word);
     if !fits {
-        let wanted: Vec<String> =
-            form.iter().map(|word| format!("{word}/{{{}}}", word.trim_end_matches('s'))).collect();
+        let one = |word: &&str| match *word {
+            "parkedEntities" => "parked_entity".to_owned(),
+            word => word.trim_end_matches('s').to_owned(),
+        };
+        let wanted: Vec<String> = form.iter().map(|word| format!("{word}/{{{}}}", one(word))).collect();
         return Err(invalid(field, format!("must have the form {}", wanted.join("/"))));
     }
     Ok(parts.into_iter().skip(1).step_by(2).collect())
@@ -56,6 +59,12 @@ pub(crate) fn rejection(name: &str, field: &str) -> Result<(TenantId, SourceId, 
 /// `presets/{preset}`.
 pub(crate) fn preset<'a>(name: &'a str, field: &str) -> Result<&'a str, Status> {
     Ok(segments(name, field, &["presets"])?[0])
+}
+
+/// `subscriptions/{subscription}/parkedEntities/{parked_entity}`; the last one as it is written.
+pub(crate) fn parked_entity<'a>(name: &'a str, field: &str) -> Result<(SubscriptionId, &'a str), Status> {
+    let parts = segments(name, field, &["subscriptions", "parkedEntities"])?;
+    Ok((id(parts[0], field)?, parts[1]))
 }
 
 /// `subscriptions/{subscription}`.

@@ -12,16 +12,17 @@ use portero_proto::v1::subscriber_service_server::SubscriberServiceServer;
 use portero_store::DynStore;
 use portero_types::Clock;
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
 
 use crate::Entropy;
 use crate::admin::Admin;
 use crate::authenticate::Gate;
 use crate::subscriber::Subscriber;
 
-/// HTTP/2 settings. Each is explicit: the libraries' defaults are unlimited, or too small for many small frames.
+/// HTTP/2 settings. Each is explicit: the libraries' defaults are unlimited, or too small for many small frames. There is no
+/// time-out of calls and no age of connections, because streams live on: they are ended by Drain, per stream and in order.
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONCURRENT_STREAMS_MAX: u32 = 64;
@@ -118,19 +119,23 @@ impl Api {
         if admin.is_some() {
             health.set_serving::<AdminServiceServer<Admin>>().await;
         }
+        // Set on the listener: the builder's own settings for connections do not reach one that it did not open.
+        let connections = TcpIncoming::from(listener)
+            .with_nodelay(Some(true))
+            .with_keepalive(Some(KEEPALIVE_EVERY))
+            .with_keepalive_interval(Some(KEEPALIVE_TIMEOUT));
         Server::builder()
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .max_concurrent_streams(CONCURRENT_STREAMS_MAX)
             .http2_keepalive_interval(Some(KEEPALIVE_EVERY))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-            .tcp_nodelay(true)
             .add_service(health_service)
             .add_service(reflection_v1)
             .add_service(reflection_v1alpha)
             .add_optional_service(subscriber)
             .add_optional_service(admin)
-            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), shutdown.cancelled_owned())
+            .serve_with_incoming_shutdown(connections, shutdown.cancelled_owned())
             .await
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use portero_store::{
     ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
-    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, Tenant,
+    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
 };
 use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use tokio::sync::Semaphore;
@@ -137,6 +137,9 @@ impl ConfigStore for FixedConfig {
         Err(refused())
     }
     async fn create_subscription(&self, _: NewSubscription) -> Result<Subscription> {
+        Err(refused())
+    }
+    async fn update_subscription(&self, _: SubscriptionUpdate) -> Result<Subscription> {
         Err(refused())
     }
     async fn subscription(&self, _: &SubscriptionId) -> Result<Option<Subscription>> {

@@ -9,6 +9,7 @@ mod secrets;
 mod service;
 mod source_form;
 mod sources;
+mod subscription_form;
 mod subscriptions;
 mod tenants;
 #[cfg(test)]

@@ -1,23 +1,17 @@
 //! Subscriptions and their dead letters.
 
-use std::time::Duration;
-
-use portero_auth::{Action, SubscriptionRef, SubscriptionScope, allows};
+use portero_auth::{Action, Caller, SubscriptionRef, SubscriptionScope, allows};
 use portero_proto::v1;
-use portero_store::{DeadLetterPolicy, NewSubscription, StartAt, Subscription};
-use portero_types::{LaneCount, LaneNo, SubscriptionId, TenantId};
+use portero_store::{NewSubscription, Subscription};
+use portero_types::{LaneNo, SubscriptionId, TenantId};
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
+use super::subscription_form::{self, to_proto};
 use super::{Admin, Answer, split};
 use crate::authenticate::Gate;
 use crate::error::{from_store, invalid, not_found};
 use crate::{name, page, time};
-
-const FILTERS_MAX: usize = 100;
-const ATTEMPTS_DEFAULT: u32 = 16;
-const DEFER_DEADLINE_DEFAULT: Duration = Duration::from_secs(86_400);
-const DEFER_DEADLINE_MAX: Duration = Duration::from_secs(30 * 86_400);
-const LANES_MIN: u32 = 4;
 
 impl Admin {
     pub(super) async fn do_create_subscription(
@@ -25,7 +19,7 @@ impl Admin {
         request: Request<v1::CreateSubscriptionRequest>,
     ) -> Answer<v1::Subscription> {
         let (metadata, message) = split(request);
-        let wanted = self.read(message)?;
+        let wanted = subscription_form::from_proto(message, self.now())?;
         let action = Action::CreateSubscription(reference(&wanted.id, wanted.tenant.as_ref()));
         self.check(&metadata, action).await?;
         if let Some(tenant) = &wanted.tenant {
@@ -44,11 +38,37 @@ impl Admin {
     ) -> Answer<v1::Subscription> {
         let (metadata, message) = split(request);
         let id = name::subscription(&message.name, "name")?;
-        let caller = self.gate.caller(&metadata).await?;
-        let found = self.store.subscription(&id).await.map_err(|error| from_store(&error))?;
+        let (_, found) = self.permitted(&metadata, &id, |it| Action::GetSubscription(it)).await?;
+        Ok(Response::new(to_proto(&found)))
+    }
+
+    pub(super) async fn do_update_subscription(
+        &self,
+        request: Request<v1::UpdateSubscriptionRequest>,
+    ) -> Answer<v1::Subscription> {
+        let (metadata, message) = split(request);
+        let wanted = message.subscription.unwrap_or_default();
+        let id = name::subscription(&wanted.name, "subscription.name")?;
+        let (caller, _) = self.permitted(&metadata, &id, |it| Action::UpdateSubscription(it)).await?;
+        let update = subscription_form::update(id, &wanted, message.update_mask)?;
+        let changed = self.store.update_subscription(update).await.map_err(|error| from_store(&error))?;
+        self.changed().await;
+        tracing::info!(subscription.id = %changed.id, by = %caller.subject, "a subscription was changed");
+        Ok(Response::new(to_proto(&changed)))
+    }
+
+    /// The caller and the subscription, if there is one and this caller may do this with it.
+    pub(super) async fn permitted(
+        &self,
+        metadata: &MetadataMap,
+        id: &SubscriptionId,
+        action: impl for<'a> FnOnce(SubscriptionRef<'a>) -> Action<'a>,
+    ) -> Result<(Caller, Subscription), Status> {
+        let caller = self.gate.caller(metadata).await?;
+        let found = self.store.subscription(id).await.map_err(|error| from_store(&error))?;
         let scope = found.as_ref().and_then(|found| found.tenant.as_ref());
-        Gate::permit(&caller, Action::GetSubscription(reference(&id, scope)))?;
-        Ok(Response::new(to_proto(&found.ok_or_else(|| not_found(&message.name))?)))
+        Gate::permit(&caller, action(reference(id, scope)))?;
+        Ok((caller, found.ok_or_else(|| not_found(&format!("subscriptions/{id}")))?))
     }
 
     pub(super) async fn do_list_subscriptions(
@@ -79,10 +99,7 @@ impl Admin {
     ) -> Answer<v1::DeleteSubscriptionResponse> {
         let (metadata, message) = split(request);
         let id = name::subscription(&message.name, "name")?;
-        let caller = self.gate.caller(&metadata).await?;
-        let found = self.store.subscription(&id).await.map_err(|error| from_store(&error))?;
-        let scope = found.as_ref().and_then(|found| found.tenant.as_ref());
-        Gate::permit(&caller, Action::DeleteSubscription(reference(&id, scope)))?;
+        self.permitted(&metadata, &id, |it| Action::DeleteSubscription(it)).await?;
         self.store.delete_subscription(&id).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(v1::DeleteSubscriptionResponse {}))
@@ -94,11 +111,7 @@ impl Admin {
     ) -> Answer<v1::ListDeadLettersResponse> {
         let (metadata, message) = split(request);
         let id = name::subscription(&message.parent, "parent")?;
-        let caller = self.gate.caller(&metadata).await?;
-        let found = self.store.subscription(&id).await.map_err(|error| from_store(&error))?;
-        let scope = found.as_ref().and_then(|found| found.tenant.as_ref());
-        Gate::permit(&caller, Action::ListDeadLetters(reference(&id, scope)))?;
-        let subscription = found.ok_or_else(|| not_found(&message.parent))?;
+        let (_, subscription) = self.permitted(&metadata, &id, |it| Action::ListDeadLetters(it)).await?;
         let (after, size) = (dead_letter_token(&message.page_token)?, page::size(message.page_size)?);
         let letters = self.store.dead_letters(subscription.no, after, size).await;
         let letters = letters.map_err(|error| from_store(&error))?;
@@ -131,79 +144,12 @@ impl Admin {
             Some(id) => Err(invalid("subscription.sources", format!("names no source that exists: {id}"))),
         }
     }
-
-    fn read(&self, message: v1::CreateSubscriptionRequest) -> Result<NewSubscription, Status> {
-        let wanted = message.subscription.unwrap_or_default();
-        let tenant = match wanted.tenant.as_str() {
-            "" => None,
-            given => Some(name::tenant(given, "subscription.tenant")?),
-        };
-        if wanted.sources.len() > FILTERS_MAX || wanted.event_types.len() > FILTERS_MAX {
-            return Err(invalid("subscription", "must have at most 100 sources and at most 100 event types"));
-        }
-        let sources =
-            wanted.sources.iter().map(|id| name::id(id, "subscription.sources")).collect::<Result<_, _>>()?;
-        for pattern in &wanted.event_types {
-            check_pattern(pattern)?;
-        }
-        let lanes = if wanted.lanes == 0 { u32::from(LaneCount::DEFAULT.get()) } else { wanted.lanes };
-        let lanes = u16::try_from(lanes)
-            .ok()
-            .filter(|_| lanes >= LANES_MIN)
-            .and_then(|lanes| LaneCount::new(lanes).ok())
-            .ok_or_else(|| invalid("subscription.lanes", "must be a power of two from 4 to 256"))?;
-        let attempts_max = if wanted.attempts_max == 0 { ATTEMPTS_DEFAULT } else { wanted.attempts_max };
-        if attempts_max > 1_000 {
-            return Err(invalid("subscription.attempts_max", "must be from 1 to 1000"));
-        }
-        let defer_deadline = match &wanted.defer_deadline {
-            Some(given) => time::duration(given, "subscription.defer_deadline", DEFER_DEADLINE_MAX)?,
-            None => DEFER_DEADLINE_DEFAULT,
-        };
-        if defer_deadline < Duration::from_secs(1) {
-            return Err(invalid("subscription.defer_deadline", "must be at least one second"));
-        }
-        Ok(NewSubscription {
-            id: name::id(&message.subscription_id, "subscription_id")?,
-            tenant,
-            sources,
-            event_types: wanted.event_types,
-            lanes,
-            attempts_max,
-            defer_deadline_ms: u64::try_from(defer_deadline.as_millis()).unwrap_or(u64::MAX),
-            dead_letter_policy: match v1::DeadLetterPolicy::try_from(wanted.dead_letter_policy) {
-                Ok(v1::DeadLetterPolicy::ParkEntity) => DeadLetterPolicy::ParkEntity,
-                Ok(v1::DeadLetterPolicy::Unspecified | v1::DeadLetterPolicy::Continue) => {
-                    DeadLetterPolicy::Continue
-                }
-                Err(_) => return Err(invalid("subscription.dead_letter_policy", "must be CONTINUE or PARK_ENTITY")),
-            },
-            start_at: match v1::StartAt::try_from(wanted.start_at) {
-                Ok(v1::StartAt::Earliest) => StartAt::Earliest,
-                Ok(v1::StartAt::Unspecified | v1::StartAt::Latest) => StartAt::Latest,
-                Err(_) => return Err(invalid("subscription.start_at", "must be LATEST or EARLIEST")),
-            },
-            created_at: self.now(),
-        })
-    }
 }
 
 /// A subscription as the permission table names it. One that does not exist has no tenant.
 pub(crate) fn reference<'a>(id: &'a SubscriptionId, tenant: Option<&'a TenantId>) -> SubscriptionRef<'a> {
     let scope = tenant.map_or(SubscriptionScope::Platform, SubscriptionScope::Tenant);
     SubscriptionRef { id, scope }
-}
-
-fn check_pattern(pattern: &str) -> Result<(), Status> {
-    let name = pattern.strip_suffix(".*").unwrap_or(pattern);
-    let fits = !name.is_empty() && pattern.len() <= 256 && !name.contains(['*', '\0', ',']);
-    if fits {
-        return Ok(());
-    }
-    Err(invalid(
-        "subscription.event_types",
-        "must be types such as 'invoice.paid', or a prefix such as 'invoice.*'",
-    ))
 }
 
 fn dead_letter_token(token: &str) -> Result<Option<(LaneNo, u64)>, Status> {
@@ -227,23 +173,5 @@ fn dead_letter(lane: LaneNo, letter: portero_store::DeadLetter) -> v1::DeadLette
         reason_text: letter.reason_text,
         first_fail_time: Some(time::to_proto(letter.first_failed_at)),
         death_time: Some(time::to_proto(letter.died_at)),
-    }
-}
-
-fn to_proto(subscription: &Subscription) -> v1::Subscription {
-    v1::Subscription {
-        name: format!("subscriptions/{}", subscription.id),
-        tenant: subscription.tenant.as_ref().map(|tenant| format!("tenants/{tenant}")).unwrap_or_default(),
-        sources: subscription.sources.iter().map(ToString::to_string).collect(),
-        event_types: subscription.event_types.clone(),
-        lanes: u32::from(subscription.lanes.get()),
-        attempts_max: subscription.attempts_max,
-        defer_deadline: Some(time::duration_to_proto(Duration::from_millis(subscription.defer_deadline_ms))),
-        start_at: v1::StartAt::Unspecified.into(),
-        create_time: Some(time::to_proto(subscription.created_at)),
-        dead_letter_policy: match subscription.dead_letter_policy {
-            DeadLetterPolicy::Continue => v1::DeadLetterPolicy::Continue.into(),
-            DeadLetterPolicy::ParkEntity => v1::DeadLetterPolicy::ParkEntity.into(),
-        },
     }
 }

@@ -1,10 +1,12 @@
 //! The admin service over a real store. What tokens allow is the permission table's test.
 
 mod explain;
+mod parked;
 mod presets;
 mod rejections;
 mod secrets;
 mod sources;
+mod subscriptions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
