@@ -5,14 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use portero_client::Outcome;
-use portero_client::v1::subscriber_service_client::SubscriberServiceClient;
-use portero_client::v1::{self, subscribe_request, subscribe_response};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
-use tonic::{Code, Request, Streaming};
+use portero_client::v1::{self, subscribe_request};
+use tonic::Code;
 
-use crate::harness::{Consumer, Gateway, Kind, Setup, Site, eventually, stripe_event, subscription};
+use crate::harness::{
+    Bare, Consumer, Gateway, Kind, Setup, Site, eventually, next_delivery, stripe_event, subscription,
+};
 use crate::kinds::on_each_store;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -137,82 +135,6 @@ async fn a_deferred_event_steps_aside_and_comes_again_after_a_later_ack_of_its_e
     assert_eq!(all.iter().filter(|id| *id == "evt_refund").count(), 2, "{all:?}");
 }
 
-/// A client of the protocol without the SDK, with a token for one subscription.
-struct Bare {
-    client: SubscriberServiceClient<Channel>,
-    token: String,
-    subscription: String,
-}
-
-impl Bare {
-    async fn new(gateway: &Gateway, subscription: &str) -> Self {
-        let client = SubscriberServiceClient::connect(gateway.grpc_url()).await.expect("a connection");
-        let token = gateway.site.consumer_token(subscription);
-        Self { client, token, subscription: format!("subscriptions/{subscription}") }
-    }
-
-    fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        let bearer = format!("Bearer {}", self.token).parse().expect("a header's value");
-        request.metadata_mut().insert("authorization", bearer);
-        request
-    }
-
-    /// Opens a stream with these flow limits; dropping the sender closes it.
-    async fn open(
-        &mut self,
-        flow: v1::Flow,
-    ) -> (mpsc::Sender<v1::SubscribeRequest>, Streaming<v1::SubscribeResponse>) {
-        let hello = v1::Hello {
-            subscription: self.subscription.clone(),
-            instance_id: "bare".to_owned(),
-            boot_id: "1".to_owned(),
-            protocol: 1,
-            flow: Some(flow),
-            ..v1::Hello::default()
-        };
-        self.open_with(subscribe_request::Frame::Hello(hello)).await
-    }
-
-    async fn open_with(
-        &mut self,
-        first: subscribe_request::Frame,
-    ) -> (mpsc::Sender<v1::SubscribeRequest>, Streaming<v1::SubscribeResponse>) {
-        let (sender, receiver) = mpsc::channel(16);
-        sender.send(v1::SubscribeRequest { frame: Some(first) }).await.expect("room");
-        let request = self.request(ReceiverStream::new(receiver));
-        let stream = self.client.subscribe(request).await.expect("response headers").into_inner();
-        (sender, stream)
-    }
-
-    /// Acks by a unary call, again while the answer is to send it again.
-    async fn ack(&mut self, token: &bytes::Bytes) -> v1::SettlementStatus {
-        let item =
-            v1::Settlement { token: token.clone(), outcome: v1::Outcome::Ack.into(), ..Default::default() };
-        let message = v1::SettleRequest { subscription: self.subscription.clone(), items: vec![item] };
-        eventually("the ack has a final status", PATIENCE, async || {
-            let request = self.request(message.clone());
-            let status =
-                self.client.settle(request).await.expect("statuses").into_inner().results[0].status();
-            (status != v1::SettlementStatus::TryAgain).then_some(status)
-        })
-        .await
-    }
-}
-
-/// The next delivery of a stream.
-async fn delivery(stream: &mut Streaming<v1::SubscribeResponse>) -> v1::Delivery {
-    let next = async {
-        loop {
-            let frame = stream.message().await.expect("the stream goes on").expect("a frame").frame;
-            if let Some(subscribe_response::Frame::Deliver(mut deliver)) = frame {
-                return deliver.deliveries.remove(0);
-            }
-        }
-    };
-    tokio::time::timeout(PATIENCE, next).await.expect("a delivery in time")
-}
-
 on_each_store!(work_that_was_finished_as_the_stream_broke_is_settled_by_a_call_and_not_done_again);
 
 async fn work_that_was_finished_as_the_stream_broke_is_settled_by_a_call_and_not_done_again(kind: Kind) {
@@ -223,7 +145,7 @@ async fn work_that_was_finished_as_the_stream_broke_is_settled_by_a_call_and_not
     assert_eq!(provider.send(&stripe_event("evt_done", "entity", 0)).await.status, 200);
     let mut bare = Bare::new(&gateway, "billing").await;
     let (sender, mut stream) = bare.open(v1::Flow::default()).await;
-    let offered = delivery(&mut stream).await;
+    let offered = next_delivery(&mut stream).await;
     drop((sender, stream));
     let status = bare.ack(&offered.token).await;
     let recorded = [v1::SettlementStatus::Durable, v1::SettlementStatus::DurableLate];

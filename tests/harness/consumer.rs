@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use portero_client::{
-    CancellationToken, Delivery, Disconnect, Error, Observer, Outcome, SettlementStatus, SubscribeOptions,
+    CancellationToken, Client, Delivery, Disconnect, Error, Observer, Outcome, SettlementStatus,
+    SubscribeOptions,
 };
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Gateway, eventually};
+use super::{Gateway, Proxy, Site, client_at, eventually};
 
 /// One delivery as the handler saw it.
 #[derive(Clone, Debug)]
@@ -104,7 +105,21 @@ impl Consumer {
         H: Fn(Handled) -> F + Send + Sync + 'static,
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let client = gateway.client(&gateway.site.consumer_token(subscription)).await;
+        Self::of(gateway.client(&gateway.site.consumer_token(subscription)).await, subscription, handler)
+    }
+
+    /// Acks everything from `billing`, by way of a proxy.
+    pub(crate) async fn through(proxy: &Proxy, site: &Site) -> Self {
+        let client = client_at(proxy.url(), &site.consumer_token("billing")).await;
+        Self::of(client, "billing", |_| async { Outcome::Ack })
+    }
+
+    /// Answers each delivery of a subscription by `handler`.
+    pub(crate) fn of<H, F>(client: Client, subscription: &str, handler: H) -> Self
+    where
+        H: Fn(Handled) -> F + Send + Sync + 'static,
+        F: Future<Output = Outcome> + Send + 'static,
+    {
         let (books, stop) = (Arc::<Mutex<Books>>::default(), CancellationToken::new());
         let options = SubscribeOptions {
             max_inflight_events: 1_000,
@@ -163,23 +178,12 @@ impl Consumer {
         self.books().handled.iter().map(|handled| handled.receipt_id.clone()).collect()
     }
 
-    /// Fails when a promise was broken: an event came after its ack was on record, or an entity's events were handled out of
-    /// order, or one of them was left out.
+    /// Fails when a promise was broken: as [`Self::check_order`] says, or one of an entity's events was left out.
     pub(crate) fn check_promises(&self) {
+        self.check_order();
         let books = self.books();
-        let again = &books.came_again;
-        assert!(
-            again.is_empty(),
-            "{} came again after a durable ack, such as {:?}",
-            again.len(),
-            again.first()
-        );
-        let mut last: HashMap<&str, &Handled> = HashMap::new();
         let mut sequences: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
         for handled in &books.handled {
-            if let Some(previous) = last.insert(&handled.ordering_key, handled) {
-                assert!(previous.place <= handled.place, "out of order: {previous:?}, then {handled:?}");
-            }
             if let Some(sequence) = handled.sequence {
                 let seen = sequences.entry(&handled.ordering_key).or_default();
                 if seen.last() != Some(&sequence) {
@@ -190,6 +194,25 @@ impl Consumer {
         for (entity, seen) in sequences {
             let whole = seen.iter().zip(0..).all(|(seen, expected)| *seen == expected);
             assert!(whole, "the events of {entity} came as {seen:?}");
+        }
+    }
+
+    /// Fails when an event came after its ack was on record, or an entity's events were handled out of order. That this
+    /// consumer got all of them is not asked.
+    pub(crate) fn check_order(&self) {
+        let books = self.books();
+        let again = &books.came_again;
+        assert!(
+            again.is_empty(),
+            "{} came again after a durable ack, such as {:?}",
+            again.len(),
+            again.first()
+        );
+        let mut last: HashMap<&str, &Handled> = HashMap::new();
+        for handled in &books.handled {
+            if let Some(previous) = last.insert(&handled.ordering_key, handled) {
+                assert!(previous.place <= handled.place, "out of order: {previous:?}, then {handled:?}");
+            }
         }
     }
 

@@ -1,14 +1,14 @@
 //! `portero serve` as a child process: started, killed, asked to stop, started again on the same ports and data.
 
 use std::fs::OpenOptions;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
 use portero_client::{Admin, Client, ClientConfig, Token};
 
 use super::log::Log;
-use super::{Site, eventually, free_port};
+use super::{Process, Site, eventually, free_port};
 
 /// How long a start may take. A debug build on a busy machine is slow.
 const START: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ pub(crate) struct Gateway {
     settings: Vec<(String, String)>,
     ports: [u16; 3],
     arguments: Vec<String>,
-    child: Option<Child>,
+    process: Option<Process>,
     /// A text of log lines that belong to the test although no healthy gateway writes them.
     expected: Option<&'static str>,
 }
@@ -45,7 +45,7 @@ impl Gateway {
         ];
         let settings = settings.map(|(key, value)| (key.to_owned(), value)).to_vec();
         let arguments = ["serve", "--migrate"].map(str::to_owned).to_vec();
-        Self { site: Arc::clone(site), log, settings, ports, arguments, child: None, expected: None }
+        Self { site: Arc::clone(site), log, settings, ports, arguments, process: None, expected: None }
     }
 
     /// Starts one and waits until it serves.
@@ -98,12 +98,12 @@ impl Gateway {
 
     /// Starts it, as it was before if it ran before, and waits until it serves.
     pub(crate) async fn launch(&mut self) {
-        assert!(self.child.is_none(), "the gateway runs already");
+        assert!(self.process.is_none(), "the gateway runs already");
         let served = self.log.count(SERVING);
         let log = OpenOptions::new().create(true).append(true).open(&self.log.path).expect("a log file");
         let mut command = self.command();
         command.args(&self.arguments).stdout(log.try_clone().expect("a handle")).stderr(log);
-        self.child = Some(command.spawn().expect("the program starts"));
+        self.process = Some(Process::spawn(&mut command));
         eventually("the gateway serves", START, async || {
             if let Some(status) = self.exited() {
                 panic!("the gateway ended with {status} instead of serving");
@@ -115,9 +115,7 @@ impl Gateway {
 
     /// Ends it without warning (SIGKILL).
     pub(crate) fn kill(&mut self) {
-        let mut child = self.child.take().expect("the gateway runs");
-        child.kill().expect("killed");
-        child.wait().expect("ended");
+        self.process.take().expect("the gateway runs").kill();
     }
 
     /// Asks it to stop (SIGTERM).
@@ -126,21 +124,19 @@ impl Gateway {
     }
 
     /// Sends a signal by name.
-    pub(crate) fn signal(&mut self, name: &str) {
-        let pid = self.child.as_ref().expect("the gateway runs").id().to_string();
-        let status = Command::new("kill").args(["-s", name, &pid]).status().expect("kill can be started");
-        assert!(status.success(), "no such process");
+    pub(crate) fn signal(&self, name: &str) {
+        self.process.as_ref().expect("the gateway runs").signal(name);
     }
 
     /// Its exit status, once it has ended.
     pub(crate) fn exited(&mut self) -> Option<ExitStatus> {
-        self.child.as_mut()?.try_wait().expect("a child")
+        self.process.as_mut()?.exited()
     }
 
     /// Waits for its end.
     pub(crate) async fn ended(&mut self, within: Duration) -> ExitStatus {
         let status = eventually("the gateway ends", within, async || self.exited()).await;
-        self.child = None;
+        self.process = None;
         status
     }
 
@@ -156,7 +152,12 @@ impl Gateway {
 
     /// Where gRPC is.
     pub(crate) fn grpc_url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports[1])
+        format!("http://{}", self.grpc_address())
+    }
+
+    /// Where gRPC is, `host:port`.
+    pub(crate) fn grpc_address(&self) -> String {
+        format!("127.0.0.1:{}", self.ports[1])
     }
 
     /// Where probes and metrics are.
@@ -164,11 +165,14 @@ impl Gateway {
         format!("http://127.0.0.1:{}", self.ports[2])
     }
 
+    /// How much memory its process has in use now, bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.process.as_ref().expect("the gateway runs").memory_bytes()
+    }
+
     /// A client with this token.
     pub(crate) async fn client(&self, token: &str) -> Client {
-        let mut config = ClientConfig::new(self.grpc_url());
-        config.token = if token.is_empty() { Token::none() } else { Token::fixed(token) };
-        Client::connect(config).await.expect("a client")
+        client_at(self.grpc_url(), token).await
     }
 
     /// The admin service, as an administrator of everything.
@@ -187,14 +191,17 @@ impl Gateway {
     }
 }
 
+/// A client of the gateway behind this URL.
+pub(crate) async fn client_at(url: impl Into<String>, token: &str) -> Client {
+    let mut config = ClientConfig::new(url);
+    config.token = if token.is_empty() { Token::none() } else { Token::fixed(token) };
+    Client::connect(config).await.expect("a client")
+}
+
 impl Drop for Gateway {
     #[expect(clippy::print_stderr, reason = "the log of a failed test is what its reader needs")]
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // It may have ended by itself.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        drop(self.process.take());
         if std::thread::panicking() {
             eprintln!("--- the end of {}:\n{}", self.log.path.display(), self.log.tail());
             return;

@@ -1,10 +1,16 @@
 //! What the tests stand on: gateways as child processes, providers that sign and retry, consumers that keep books, and a
 //! network that can be broken.
 
+mod bare;
+mod cluster;
 mod consumer;
+mod consumer_process;
 mod gateway;
+mod history;
 mod internet;
+mod load;
 mod log;
+mod process;
 mod proxy;
 mod services;
 mod setup;
@@ -15,11 +21,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(crate) use consumer::Consumer;
-pub(crate) use gateway::Gateway;
+pub(crate) use bare::{Bare, next_delivery};
+pub(crate) use cluster::{Cluster, SUBSCRIPTION};
+pub(crate) use consumer::{Consumer, Handled};
+pub(crate) use consumer_process::{Behaviour, ConsumerProcess};
+pub(crate) use gateway::{Gateway, client_at};
+pub(crate) use history::{History, Offer, Record, What};
 pub(crate) use internet::Internet;
+pub(crate) use load::Load;
+pub(crate) use process::Process;
 pub(crate) use proxy::Proxy;
-pub(crate) use services::{PrivateRedis, redis_url};
+pub(crate) use services::{PrivateRedis, psql_for_long, redis_url};
 pub(crate) use setup::{Setup, Source, subscription};
 pub(crate) use site::{Kind, Site, free_port};
 pub(crate) use webhook::{Answer, Provider, Signed, get, now, raw, stripe_event};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{eventually, free_port};
+use super::{Process, eventually, free_port};
 
 /// The superuser's URL of the Postgres server.
 pub(crate) fn postgres_url() -> String {
@@ -44,6 +44,16 @@ pub(crate) fn psql(url: &str, statement: &str) -> String {
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "psql failed on {statement:?}: {complaint}");
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
+}
+
+/// Runs statements one after the other in a session that lasts until it is dropped.
+pub(crate) fn psql_for_long(url: &str, statements: &[&str]) -> Process {
+    let mut command = Command::new("psql");
+    command.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1"]).arg(url);
+    for statement in statements {
+        command.args(["--command", statement]);
+    }
+    Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
 /// A Redis of one test's own, to be killed.

@@ -45,6 +45,16 @@ impl Site {
         self.folder_path().join(name).display().to_string()
     }
 
+    /// Copies files to where they outlive the test, for a person who looks for the cause of a failure; the folder's path.
+    pub(crate) fn keep(&self, files: &[PathBuf]) -> String {
+        let folder = std::env::temp_dir().join(&self.database);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        for file in files {
+            std::fs::copy(file, folder.join(file.file_name().expect("a name"))).expect("copied");
+        }
+        folder.display().to_string()
+    }
+
     pub(crate) fn folder_path(&self) -> PathBuf {
         self.folder.path().to_owned()
     }
