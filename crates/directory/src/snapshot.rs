@@ -7,8 +7,8 @@ use portero_keyring::{Keyring, secret_aad};
 use portero_recipe::{Recipe, Secret};
 use portero_store::{ConfigSnapshot, Revision, Subscription, Tenant};
 use portero_types::{
-    IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, TenantId, TenantNo,
-    Timestamp,
+    IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo, TenantId,
+    TenantNo, Timestamp,
 };
 
 /// All configuration at one revision. Immutable.
@@ -19,6 +19,7 @@ pub struct Snapshot {
     sources_by_no: HashMap<SourceNo, Arc<Source>>,
     tenants_by_no: HashMap<TenantNo, Arc<Tenant>>,
     subscriptions: HashMap<SubscriptionId, Arc<Subscription>>,
+    subscriptions_by_no: HashMap<SubscriptionNo, Arc<Subscription>>,
 }
 
 /// One inbound endpoint of a tenant, ready to verify.
@@ -104,15 +105,19 @@ impl Snapshot {
             sources_by_key.insert(source.ingest_key, Arc::clone(&source));
             sources_by_no.insert(source.no, source);
         }
+        let subscriptions: Vec<_> = stored.subscriptions.into_iter().map(Arc::new).collect();
         Self {
             revision: stored.revision,
             sources_by_key,
             sources_by_no,
             tenants_by_no: stored.tenants.into_iter().map(|tenant| (tenant.no, Arc::new(tenant))).collect(),
-            subscriptions: stored
-                .subscriptions
+            subscriptions_by_no: subscriptions
+                .iter()
+                .map(|subscription| (subscription.no, Arc::clone(subscription)))
+                .collect(),
+            subscriptions: subscriptions
                 .into_iter()
-                .map(|subscription| (subscription.id.clone(), Arc::new(subscription)))
+                .map(|subscription| (subscription.id.clone(), subscription))
                 .collect(),
         }
     }
@@ -151,6 +156,12 @@ impl Snapshot {
     #[must_use]
     pub fn subscription(&self, id: &SubscriptionId) -> Option<&Arc<Subscription>> {
         self.subscriptions.get(id)
+    }
+
+    /// A subscription by row number.
+    #[must_use]
+    pub fn subscription_by_no(&self, no: SubscriptionNo) -> Option<&Arc<Subscription>> {
+        self.subscriptions_by_no.get(&no)
     }
 
     /// Every subscription, in no order.

@@ -3,8 +3,11 @@
 use std::collections::HashSet;
 
 use portero_directory::Snapshot;
-use portero_store::{LogEntry, Subscription};
+use portero_store::{LogEntry, Scope, Subscription};
 use portero_types::{SourceNo, TenantNo};
+
+/// Longest list of sources that is sent to the store with each page.
+const SCOPE_SOURCES_MAX: usize = 256;
 
 /// A subscription's filter with names resolved to row numbers, as of one configuration revision.
 #[derive(Clone, Debug)]
@@ -39,6 +42,18 @@ impl Filter {
             }
         }
         Self { tenant, sources, exact, prefixes }
+    }
+
+    /// What of the filter the store can apply while it reads, so that others' entries need not be sent: never less than what
+    /// matches.
+    pub(crate) fn scope(&self) -> Scope {
+        let sources = self.sources.iter().flatten().copied().take(SCOPE_SOURCES_MAX + 1).collect::<Vec<_>>();
+        let is_short = sources.len() <= SCOPE_SOURCES_MAX;
+        Scope {
+            tenant: self.tenant.flatten(),
+            sources: if is_short { sources } else { Vec::new() },
+            ..Scope::default()
+        }
     }
 
     /// Whether the subscription gets this entry.

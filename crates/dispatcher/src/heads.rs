@@ -1,35 +1,29 @@
-//! Watches the log's heads: a hint after a commit of our own wakes it at once, polling finds everyone else's commits.
+//! Watches the log's heads: a hint after a commit wakes it at once, polling finds what no hint told.
 //!
 //! Polling is the truth; a hint only shortens it. The interval is short while entries keep coming and grows while none do.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use portero_store::DynStore;
-use tokio::sync::{Notify, watch};
+use portero_types::Generation;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::shared::Shared;
 
 const BUSY: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_millis(200);
 
 /// Publishes the last position of each shard until `stop`.
-pub(crate) async fn watch_heads(
-    store: DynStore,
-    hint: Arc<Notify>,
-    heads: watch::Sender<Vec<u64>>,
-    stop: CancellationToken,
-) {
+pub(crate) async fn watch_heads(shared: Arc<Shared>, stop: CancellationToken) {
     let mut interval = BUSY;
     let mut away = false;
+    // The generation under which the published heads were read.
+    let mut under = shared.incarnations.present();
     loop {
-        match store.heads().await {
-            Ok(fresh) => {
+        match look(&shared, away, &mut under).await {
+            Ok(moved) => {
                 away = false;
-                let moved = heads.send_if_modified(|known| {
-                    let moved = *known != fresh;
-                    known.clone_from(&fresh);
-                    moved
-                });
                 interval = if moved { BUSY } else { (interval * 2).min(IDLE) };
             }
             Err(error) => {
@@ -42,8 +36,33 @@ pub(crate) async fn watch_heads(
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = hint.notified() => {}
+            () = shared.look_at_log.notified() => {}
             () = tokio::time::sleep(interval) => {}
         }
     }
+}
+
+/// Reads the heads once; whether they moved.
+async fn look(shared: &Shared, was_away: bool, under: &mut Generation) -> portero_store::Result<bool> {
+    let store = &*shared.store;
+    if was_away {
+        // Another server may have taken the database's place.
+        let asked_at = Instant::now();
+        let generation = store.incarnation().await?;
+        shared.incarnations.observe(store, generation, asked_at).await?;
+    }
+    let before = shared.incarnations.present();
+    let fresh = store.heads().await?;
+    let fell = shared.heads.borrow().iter().zip(&fresh).any(|(known, fresh)| fresh < known);
+    if fell {
+        tracing::error!("the log ends before what was read of it: committed events were lost");
+        // Unless somebody else has noticed and raised it.
+        shared.incarnations.raise(store, *under).await?;
+    }
+    *under = if fell { shared.incarnations.present() } else { before };
+    Ok(shared.heads.send_if_modified(|known| {
+        let moved = *known != fresh;
+        known.clone_from(&fresh);
+        moved
+    }))
 }

@@ -5,8 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use portero_engine::Token;
-use portero_types::{Event, LaneNo, Position, SubscriptionId, Timestamp};
+use portero_types::{Event, LaneNo, Position, SubscriptionNo, Timestamp};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use crate::keeping::Keeping;
+use crate::shared::StreamCount;
 
 /// Most frames that wait in the channel of one stream.
 pub(crate) const FRAMES_MAX: usize = 16;
@@ -35,8 +39,8 @@ impl Default for Flow {
 /// A consumer that asks for a stream.
 #[derive(Clone, Debug)]
 pub struct StreamSpec {
-    /// The subscription.
-    pub subscription: SubscriptionId,
+    /// The subscription that the caller may use.
+    pub subscription: SubscriptionNo,
     /// Stable name of the consumer's place: a newer stream of the same instance ends older ones.
     pub instance: String,
     /// Fresh for each start of the consumer.
@@ -45,6 +49,8 @@ pub struct StreamSpec {
     pub flow: Flow,
     /// The largest frame that the consumer decodes, bytes.
     pub message_bytes_max: u64,
+    /// Deliveries of earlier streams of the same consumer that it still works on; those that can go on here do.
+    pub unsettled: Vec<DeliveryToken>,
 }
 
 /// Names one delivery in the whole installation; the form behind the protocol's opaque token.
@@ -83,7 +89,20 @@ pub enum Frame {
     Drain {
         /// Settle until then.
         deadline: Timestamp,
+        /// Reconnect at a random moment within this time, so that not all come at once.
+        reconnect_within: Duration,
+        /// Why.
+        reason: DrainReason,
     },
+}
+
+/// Why a consumer is asked to reconnect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainReason {
+    /// This gateway is shutting down.
+    ShuttingDown,
+    /// The stream is old: streams are spread anew now and then.
+    StreamAge,
 }
 
 /// Why a stream ended from this side.
@@ -99,6 +118,12 @@ pub enum EndReason {
     WriteStall,
     /// This gateway is shutting down.
     ShuttingDown,
+    /// The log has another generation: what was delivered here may be gone, and positions are used again.
+    GenerationChanged,
+    /// It was asked to reconnect because of its age, and is done or out of time.
+    Aged,
+    /// This gateway lost what it knew of the stream.
+    Broken,
 }
 
 /// Lag and age, for heartbeats.
@@ -126,6 +151,7 @@ pub struct Settlement {
 /// A stream inside its subscription's actor.
 pub(crate) struct Stream {
     pub(crate) instance: String,
+    pub(crate) boot: String,
     pub(crate) flow: Flow,
     pub(crate) message_bytes_max: u64,
     pub(crate) frames: mpsc::Sender<Frame>,
@@ -141,10 +167,27 @@ pub(crate) struct Stream {
     pub(crate) preparing: u32,
     /// Takes no more deliveries.
     pub(crate) closing: bool,
-    /// Was asked to leave, and is ended from this side once nothing of it is open.
-    pub(crate) drained: bool,
+    /// Set once it was asked to leave.
+    pub(crate) leave: Option<Leave>,
+    /// When it is asked to leave because of its age.
+    pub(crate) age_at: Instant,
+    /// When other gateways could know of it.
+    pub(crate) joined_at: Option<Instant>,
+    /// The lanes that it serves.
+    pub(crate) lanes: Vec<LaneNo>,
     /// Where the next round over its lanes begins, so that no lane is always first.
     pub(crate) turn: usize,
+    /// For whom its room is kept.
+    pub(crate) keeping: Keeping,
+    /// Counts it.
+    pub(crate) _count: StreamCount,
+}
+
+/// A stream that was asked to leave: it is ended from this side once nothing of it is open, or at the deadline.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leave {
+    pub(crate) reason: EndReason,
+    pub(crate) by: Instant,
 }
 
 /// Deliveries of one stream that were decided and are not yet in its channel.

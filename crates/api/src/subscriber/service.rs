@@ -79,7 +79,7 @@ pub(super) fn from_attach(error: AttachError) -> Status {
     match error {
         AttachError::NotFound => Status::not_found(error.to_string()),
         AttachError::TooManyStreams => Status::resource_exhausted(error.to_string()),
-        AttachError::ShuttingDown => Status::unavailable(error.to_string()),
+        AttachError::Recovering | AttachError::ShuttingDown => Status::unavailable(error.to_string()),
     }
 }
 
@@ -114,7 +114,7 @@ impl SubscriberService for Subscriber {
         let id = name::subscription(&message.subscription, "subscription")?;
         let number = self.permitted(&caller, &id, Call::Settle).await?;
         let items = convert::settlements(&message.items, number)?;
-        let statuses = self.dispatcher.settle(&id, items).await.map_err(from_attach)?;
+        let statuses = self.dispatcher.settle(number, items).await.map_err(from_attach)?;
         let tokens = message.items.into_iter().map(|item| item.token).collect();
         Ok(Response::new(v1::SettleResponse { results: convert::results(tokens, statuses) }))
     }

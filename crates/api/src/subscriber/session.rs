@@ -10,12 +10,12 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use portero_auth::{Caller, LEEWAY};
 use portero_dispatcher::{
-    EndReason, Ending, Frame, MAX_HOLD, Settler, Status as Settled, StreamHandle, StreamSpec,
+    DrainReason, EndReason, Ending, Frame, MAX_HOLD, Settler, Status as Settled, StreamHandle, StreamSpec,
 };
 use portero_proto::v1;
 use portero_proto::v1::subscribe_request::Frame as ClientFrame;
 use portero_proto::v1::subscribe_response::Frame as ServerFrame;
-use portero_types::{Generation, SubscriptionId, SubscriptionNo};
+use portero_types::{Generation, SubscriptionNo};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tonic::{Status, Streaming};
@@ -40,7 +40,7 @@ const MESSAGE_BYTES_DEFAULT: u64 = 4 << 20;
 const MESSAGE_BYTES_MIN: u64 = 64 << 10;
 const HOLD_MAX: Duration = Duration::from_secs(3_600);
 const NAME_BYTES_MAX: usize = 128;
-const RECONNECT_AFTER_MAX: Duration = Duration::from_secs(2);
+const UNSETTLED_MAX: usize = 10_000;
 
 type Outgoing = mpsc::Sender<Result<v1::SubscribeResponse, Status>>;
 type Settling = FuturesUnordered<BoxFuture<'static, (u64, Vec<Bytes>, Vec<Settled>)>>;
@@ -86,12 +86,12 @@ pub(super) async fn run(
     };
     let id = name::subscription(&hello.subscription, "subscription")?;
     let number = service.permitted(&caller, &id, Call::Subscribe).await?;
-    let spec = spec(&hello, id)?;
+    let spec = spec(&hello, number)?;
     let flow = spec.flow;
     let handle = service.dispatcher.attach(spec).await.map_err(from_attach)?;
     let mut session = Session {
         subscription: number,
-        generation: service.dispatcher.generation(),
+        generation: handle.generation(),
         settler: handle.settler(),
         handle,
         settling: FuturesUnordered::new(),
@@ -111,8 +111,8 @@ pub(super) async fn run(
         max_hold: Some(time::duration_to_proto(MAX_HOLD)),
         flow: Some(v1::Flow { max_inflight_events: flow.events_max, max_inflight_bytes: flow.bytes_max }),
         assigned_lanes: u32::try_from(session.handle.lanes()).unwrap_or(u32::MAX),
-        resumed_tokens: Vec::new(),
-        subscription_lanes: 0,
+        resumed_tokens: session.handle.resumed().iter().map(|item| token::encode(number, item)).collect(),
+        subscription_lanes: session.handle.subscription_lanes().into(),
     }));
     let expires = caller.expires_at.plus(LEEWAY).since(service.clock.now());
     let result = session.serve(&service, &mut incoming, outgoing, Instant::now() + expires).await;
@@ -131,7 +131,7 @@ pub(super) async fn run(
     result
 }
 
-fn spec(hello: &v1::Hello, subscription: SubscriptionId) -> Result<StreamSpec, Status> {
+fn spec(hello: &v1::Hello, subscription: SubscriptionNo) -> Result<StreamSpec, Status> {
     for (field, value) in [("instance_id", &hello.instance_id), ("boot_id", &hello.boot_id)] {
         if value.is_empty() || value.len() > NAME_BYTES_MAX {
             return Err(invalid(field, "must be 1 to 128 bytes"));
@@ -147,12 +147,19 @@ fn spec(hello: &v1::Hello, subscription: SubscriptionId) -> Result<StreamSpec, S
         }
         given => given,
     };
+    if hello.unsettled_tokens.len() > UNSETTLED_MAX {
+        return Err(invalid("unsettled_tokens", "must be at most 10000"));
+    }
+    // What is no token of this subscription is simply not resumed.
+    let unsettled =
+        hello.unsettled_tokens.iter().filter_map(|bytes| token::decode(subscription, bytes)).collect();
     Ok(StreamSpec {
         subscription,
         instance: hello.instance_id.clone(),
         boot: hello.boot_id.clone(),
         flow: convert::flow(hello.flow)?,
         message_bytes_max,
+        unsettled,
     })
 }
 
@@ -270,16 +277,19 @@ impl Session {
                 tokens: tokens.iter().map(|item| token::encode(self.subscription, item)).collect(),
                 reason: "the delivery is over; only an acknowledgment still counts".to_owned(),
             }),
-            Frame::Drain { deadline } => {
-                let now = service.clock.now();
+            Frame::Drain { deadline, reconnect_within, reason } => {
+                let left = deadline.since(service.clock.now());
                 ServerFrame::Drain(v1::Drain {
                     deadline: Some(time::to_proto(deadline)),
                     reconnect_after_min: Some(time::duration_to_proto(Duration::ZERO)),
-                    reconnect_after_max: Some(time::duration_to_proto(
-                        RECONNECT_AFTER_MAX.min(deadline.since(now)),
-                    )),
-                    reason: "this gateway is shutting down".to_owned(),
-                    time_left: Some(time::duration_to_proto(deadline.since(now))),
+                    reconnect_after_max: Some(time::duration_to_proto(reconnect_within.min(left))),
+                    reason: match reason {
+                        DrainReason::ShuttingDown => "this gateway is shutting down".to_owned(),
+                        DrainReason::StreamAge => {
+                            "the stream is old; a new one may find a better place".to_owned()
+                        }
+                    },
+                    time_left: Some(time::duration_to_proto(left)),
                 })
             }
         };
@@ -343,5 +353,8 @@ fn from_end(reason: EndReason) -> Status {
         EndReason::Fenced => Status::aborted("another gateway took over; reconnect"),
         EndReason::WriteStall => Status::deadline_exceeded("no frame was taken for 30 seconds"),
         EndReason::ShuttingDown => Status::unavailable("this gateway is shutting down; reconnect"),
+        EndReason::GenerationChanged => Status::aborted("generation: the log has another one; reconnect"),
+        EndReason::Aged => Status::unavailable("the stream is old; reconnect"),
+        EndReason::Broken => Status::unavailable("this gateway lost the state of the stream; reconnect"),
     }
 }

@@ -1,13 +1,16 @@
 //! Writing progress: one flush at a time for all lanes that have something to write.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use portero_engine::FlushResult;
-use portero_store::{ErrorKind, LaneFlush, LaneKey};
-use portero_types::LaneNo;
+use portero_store::{Error, ErrorKind, LaneFlush, LaneKey};
+use portero_types::{Generation, LaneNo};
 use tokio::time::Instant;
 
+use super::jobs::broken_write;
 use super::{Actor, Done, PACE};
+use crate::shared::Shared;
 use crate::{convert, metrics};
 
 /// A flush that came back.
@@ -38,15 +41,24 @@ impl Actor {
         }
         self.flushing = true;
         let sent = flushes.iter().map(|flush| (flush.lane.lane, flush.state.seq)).collect();
-        let (store, session) = (self.shared.store.clone(), self.session);
-        self.jobs.spawn(async move {
-            let result = store.flush_lanes(session, &flushes).await;
-            Done::Flushed(FlushDone { sent, result })
+        let broken = FlushDone { sent, result: Err(broken_write()) };
+        let sent = broken.sent.clone();
+        let (shared, session) = (Arc::clone(&self.shared), self.session);
+        let (generation, has_failed) = (self.generation, self.flush_failed);
+        let write = async move {
+            if has_failed {
+                is_same_database(&shared, generation).await?;
+            }
+            shared.store.flush_lanes(session, &flushes).await
+        };
+        self.spawn(async move { Done::Flushed(FlushDone { sent, result: write.await }) }, move || {
+            Done::Flushed(broken)
         });
     }
 
     pub(super) fn flushed(&mut self, done: FlushDone) {
         self.flushing = false;
+        self.flush_failed = done.result.is_err();
         let fenced = done.result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Fenced);
         let (result, written) = match done.result {
             Ok(keys) => {
@@ -75,7 +87,7 @@ impl Actor {
         self.drop_lost_lanes();
     }
 
-    fn failed_flush(&self, error: &portero_store::Error) -> FlushResult {
+    fn failed_flush(&self, error: &Error) -> FlushResult {
         let subscription = &self.subscription.id;
         match error.kind() {
             ErrorKind::OutcomeUnknown => {
@@ -107,13 +119,16 @@ impl Actor {
             }
         }
     }
+}
 
-    pub(super) fn drop_lost_lanes(&mut self) {
-        let before = self.lanes.len();
-        self.lanes.retain(|_, lane| !lane.is_lost());
-        if self.lanes.len() < before {
-            tracing::warn!(subscription.id = %self.subscription.id, lanes = before - self.lanes.len(), "lanes were lost to another gateway");
-            self.reassign();
-        }
+/// After an outage another server may have taken the database's place, and lack what was committed last: then what is
+/// remembered here must not be written there.
+async fn is_same_database(shared: &Shared, generation: Generation) -> portero_store::Result<()> {
+    let asked_at = Instant::now();
+    let present = shared.store.incarnation().await?;
+    shared.incarnations.observe(&*shared.store, present, asked_at).await?;
+    if shared.incarnations.present() == generation {
+        return Ok(());
     }
+    Err(Error::new(ErrorKind::Unavailable, "the log has another generation"))
 }

@@ -1,60 +1,44 @@
-//! Claiming lanes while there is someone to serve, and giving them up when there is not.
+//! Lanes as they come and as they are lost.
 
 use std::time::Duration;
 
-use portero_engine::{Backoff, Lane, LaneConfig};
-use portero_store::ErrorKind;
-use tokio::time::Instant;
+use portero_engine::{Backoff, DeadLetterPolicy, Lane, LaneConfig};
+use portero_store::{ClaimedLane, ErrorKind};
 
-use super::{Actor, CLAIM_EVERY, Done};
-use crate::convert;
+use super::Actor;
+use crate::{convert, metrics};
 
 impl Actor {
-    pub(super) fn claim_when_due(&mut self) {
-        let complete = self.lanes.len() == usize::from(self.subscription.lanes.get());
-        let wanted = self.has_interest() && !self.draining && !complete;
-        if !wanted || self.claiming || self.releasing || Instant::now() < self.claim_at {
-            return;
-        }
-        self.claiming = true;
-        let (store, session) = (self.shared.store.clone(), self.session);
-        let (subscription, lanes) = (self.subscription.no, self.subscription.lanes);
-        // Lanes that this session has without anyone here holding them (their last owner was dropped in an outage, or giving
-        // them up failed) would be nobody's for ever: they are given up before the first claim.
-        let holds_none = self.lanes.is_empty();
-        self.jobs.spawn(async move {
-            if holds_none && let Err(error) = store.release_lanes(session, subscription).await {
-                return Done::Claimed(Err(error));
-            }
-            Done::Claimed(store.claim_lanes(session, subscription, lanes).await)
-        });
-    }
-
-    pub(super) fn claimed(&mut self, result: portero_store::Result<Vec<portero_store::ClaimedLane>>) {
-        self.claiming = false;
-        self.claim_at = Instant::now() + CLAIM_EVERY;
+    pub(super) fn claimed(&mut self, result: portero_store::Result<Vec<ClaimedLane>>) {
         let claimed = match result {
             Ok(claimed) => claimed,
             Err(error) => {
                 tracing::warn!(subscription.id = %self.subscription.id, %error, "lanes could not be claimed");
-                if error.kind() == ErrorKind::OutcomeUnknown {
+                let is_uncertain = error.kind() == ErrorKind::OutcomeUnknown;
+                if is_uncertain {
                     // Some may have become this session's all the same: begin anew with all of them.
                     self.lose_lanes();
                 }
+                self.claim_again(is_uncertain);
                 return;
             }
         };
+        metrics::claimed(claimed.len());
         let now = self.now();
         for lane in claimed {
             let (no, epoch) = (lane.lane.lane, lane.epoch);
             match Lane::new(self.lane_config(), epoch, convert::restored(lane), now) {
-                Ok(lane) => {
+                Ok(mut lane) => {
+                    lane.set_frozen(self.gating.is_tripped());
                     self.lanes.insert(no, lane);
                 }
-                Err(error) => tracing::error!(
-                    subscription.id = %self.subscription.id, lane = %no, %error,
-                    "a lane's stored progress breaks an invariant; it is not delivered until someone repairs it"
-                ),
+                Err(error) => {
+                    self.set_lane_apart(no);
+                    tracing::error!(
+                        subscription.id = %self.subscription.id, lane = %no, %error,
+                        "a lane's stored progress breaks an invariant; it is not delivered until someone repairs it"
+                    );
+                }
             }
         }
         self.reassign();
@@ -70,38 +54,35 @@ impl Actor {
         self.drop_lost_lanes();
     }
 
-    fn lane_config(&self) -> LaneConfig {
-        LaneConfig {
-            attempts_max: self.subscription.attempts_max,
-            backoff: Backoff { base: Duration::from_secs(1), max: Duration::from_secs(600) },
-            defer_deadline: Duration::from_millis(self.subscription.defer_deadline_ms),
-            max_hold: crate::MAX_HOLD,
-            ..LaneConfig::default()
+    pub(super) fn drop_lost_lanes(&mut self) {
+        let before = self.lanes.len();
+        self.lanes.retain(|_, lane| !lane.is_lost());
+        let lost = before - self.lanes.len();
+        if lost > 0 {
+            tracing::warn!(subscription.id = %self.subscription.id, lanes = lost, "lanes were lost to another gateway");
+            metrics::lost(lost);
+            self.forget_leaving();
+            self.reassign();
+            // Whether they are another's or nobody's: the store knows.
+            self.claim_again(self.lanes.is_empty());
         }
     }
 
-    /// When nobody needs them, lanes are flushed and given up, so that another gateway with a stream can have them at once.
-    pub(super) fn release_when_idle(&mut self) {
-        if self.has_interest() || self.lanes.is_empty() || self.flushing || self.releasing || self.claiming {
-            return;
+    fn lane_config(&self) -> LaneConfig {
+        // Where there is one tenant, nobody waits behind another.
+        let detours_max =
+            if self.subscription.tenant.is_some() { 0 } else { LaneConfig::default().detours_max };
+        LaneConfig {
+            attempts_max: self.subscription.attempts_max,
+            dead_letter_policy: match self.subscription.dead_letter_policy {
+                portero_store::DeadLetterPolicy::Continue => DeadLetterPolicy::Continue,
+                portero_store::DeadLetterPolicy::ParkEntity => DeadLetterPolicy::ParkEntity,
+            },
+            backoff: Backoff { base: Duration::from_secs(1), max: Duration::from_secs(600) },
+            defer_deadline: Duration::from_millis(self.subscription.defer_deadline_ms),
+            max_hold: crate::MAX_HOLD,
+            detours_max,
+            ..LaneConfig::default()
         }
-        for lane in self.lanes.values_mut() {
-            lane.hurry_flush();
-        }
-        self.flush_when_due();
-        if self.flushing || !self.lanes.values().all(Lane::is_quiet) {
-            return;
-        }
-        self.lanes.clear();
-        self.serving.clear();
-        self.releasing = true;
-        let (store, session, subscription) = (self.shared.store.clone(), self.session, self.subscription.no);
-        let id = self.subscription.id.clone();
-        self.jobs.spawn(async move {
-            if let Err(error) = store.release_lanes(session, subscription).await {
-                tracing::warn!(subscription.id = %id, %error, "lanes could not be given up; they expire by themselves");
-            }
-            Done::Released
-        });
     }
 }

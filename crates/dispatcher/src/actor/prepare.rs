@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 
 use portero_engine::{Room, StreamId, Undeliverable};
-use portero_store::DynStore;
-use portero_types::{Event, LaneNo, Position, ReceiptId, SubscriptionId};
-use tokio::sync::mpsc;
+use portero_types::{Event, LaneNo, Position, ReceiptId, SessionId, SubscriptionId};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::{Actor, Done, PACE};
 use crate::dispatcher::TraceHook;
+use crate::keeping::Turn;
 use crate::metrics;
+use crate::session::Standing;
+use crate::shared::DynDeliveryStore;
 use crate::stream::{
     Delivery, DeliveryToken, EndReason, Ending, FRAME_BODY_BYTES_MAX, FRAME_EVENTS_MAX, Frame, Unsent,
     WRITE_STALL_MAX,
@@ -26,7 +29,15 @@ const EVENT_OVERHEAD_BYTES: usize = 4 * 1024;
 pub(super) struct PreparedDone {
     stream: StreamId,
     unsent: Vec<(DeliveryToken, Undeliverable)>,
+    /// Deliveries over which the job broke down, if they were not sent before.
+    broken: Vec<DeliveryToken>,
     stalled: bool,
+}
+
+impl PreparedDone {
+    const fn new(stream: StreamId) -> Self {
+        Self { stream, unsent: Vec::new(), broken: Vec::new(), stalled: false }
+    }
 }
 
 /// A delivery that has no body yet.
@@ -37,13 +48,25 @@ struct Bare {
     receipt_id: ReceiptId,
 }
 
+/// What a look at a stream's lanes gives.
+enum Taken {
+    /// A delivery and the bytes of its body.
+    Delivery(Bare, u64),
+    /// This lane has nothing.
+    Nothing,
+    /// The frame, or the stream, takes no more now.
+    Stop,
+}
+
 struct Batch {
-    store: DynStore,
+    store: DynDeliveryStore,
     stream: StreamId,
     frames: mpsc::Sender<Frame>,
     unsent: Unsent,
     message_bytes_max: usize,
     subscription: SubscriptionId,
+    session: SessionId,
+    standing: watch::Receiver<Standing>,
     trace: Option<TraceHook>,
     bare: Vec<Bare>,
 }
@@ -53,8 +76,8 @@ impl Actor {
         let now = self.now();
         let ids: Vec<StreamId> = self.streams.keys().copied().collect();
         for id in ids {
-            let lanes: Vec<LaneNo> =
-                self.lanes.keys().filter(|no| self.serving.get(no) == Some(&id)).copied().collect();
+            let Some(stream) = self.streams.get_mut(&id) else { continue };
+            let lanes = std::mem::take(&mut stream.lanes);
             while let Some(bare) = self.next_batch(now, id, &lanes) {
                 let stream =
                     self.streams.get_mut(&id).expect("a batch is only made for a stream that is here");
@@ -68,10 +91,17 @@ impl Actor {
                         .unwrap_or(usize::MAX)
                         .min(FRAME_BYTES_MAX),
                     subscription: self.subscription.id.clone(),
+                    session: self.session,
+                    standing: self.shared.standing.subscribe(),
                     trace: self.shared.trace.clone(),
                     bare,
                 };
-                self.jobs.spawn(async move { Done::Prepared(batch.send().await) });
+                let mut broken = PreparedDone::new(id);
+                broken.broken = batch.bare.iter().map(|bare| bare.token).collect();
+                self.spawn(async move { Done::Prepared(batch.send().await) }, move || Done::Prepared(broken));
+            }
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.lanes = lanes;
             }
         }
     }
@@ -83,55 +113,97 @@ impl Actor {
         id: StreamId,
         lanes: &[LaneNo],
     ) -> Option<Vec<Bare>> {
-        let stream = self.streams.get_mut(&id)?;
+        let stream = self.streams.get(&id)?;
         if stream.closing || stream.preparing >= PREPARING_MAX || lanes.is_empty() {
             return None;
         }
         let mut batch = Vec::new();
-        let mut bytes = 0_u64;
+        let mut bytes_left = u64::MAX;
         let mut dry = 0;
         while dry < lanes.len() && batch.len() < FRAME_EVENTS_MAX {
-            let no = lanes[stream.turn % lanes.len()];
-            stream.turn = stream.turn.wrapping_add(1);
-            let left = if batch.is_empty() { u64::MAX } else { FRAME_BODY_BYTES_MAX.saturating_sub(bytes) };
-            let room = Room {
-                events: stream.events_room(),
-                bytes: stream.bytes_room().min(left),
-                idle: stream.events == 0,
-            };
-            let Some(delivery) = self.lanes.get_mut(&no).and_then(|lane| lane.poll_delivery(now, room))
-            else {
-                dry += 1;
-                continue;
-            };
-            dry = 0;
-            let token = DeliveryToken { lane: no, token: delivery.token };
-            let size = u64::from(delivery.entry.body_bytes);
-            stream.events += 1;
-            stream.bytes += size;
-            bytes += size;
-            self.in_hand.insert(token, (id, size));
-            stream.unsent.add(token);
-            let shard = self.subscription.lanes.shard_of(no, self.shards);
-            let position = Position { shard, n: delivery.entry.n };
-            batch.push(Bare {
-                token,
-                attempt: delivery.attempt,
-                position,
-                receipt_id: delivery.entry.receipt_id,
-            });
+            match self.next_delivery(now, id, lanes, bytes_left) {
+                Taken::Delivery(bare, bytes) => {
+                    bytes_left = bytes_left.min(FRAME_BODY_BYTES_MAX).saturating_sub(bytes);
+                    dry = 0;
+                    batch.push(bare);
+                }
+                Taken::Nothing => dry += 1,
+                Taken::Stop => break,
+            }
         }
         (!batch.is_empty()).then_some(batch)
     }
 
-    pub(super) fn prepared(&mut self, done: PreparedDone) {
-        if let Some(stream) = self.streams.get_mut(&done.stream) {
-            stream.preparing -= 1;
-            for (token, _) in &done.unsent {
-                stream.unsent.withdraw(token);
+    /// What the lane whose turn it is has for the stream.
+    fn next_delivery(
+        &mut self,
+        now: portero_types::Timestamp,
+        id: StreamId,
+        lanes: &[LaneNo],
+        bytes_left: u64,
+    ) -> Taken {
+        let at = Instant::now();
+        let gate = self.gating.room(now, self.in_hand.len());
+        let Some(stream) = self.streams.get_mut(&id) else { return Taken::Stop };
+        let idle = stream.events == 0;
+        let in_hand = &self.in_hand;
+        let turn =
+            stream.keeping.turn(at, idle, |no| lanes.contains(&no), |token| in_hand.contains_key(token));
+        let no = match turn {
+            Turn::Everyone => lanes[stream.turn % lanes.len()],
+            Turn::Lane(lane) => lane,
+            Turn::Nobody => return Taken::Stop,
+        };
+        let room = Room { events: stream.events_room().min(gate), bytes: stream.bytes_room(), idle };
+        let in_frame = Room { bytes: room.bytes.min(bytes_left), ..room };
+        let Some(lane) = self.lanes.get_mut(&no).filter(|_| room.events > 0) else { return Taken::Stop };
+        let Some(delivery) = lane.poll_delivery(now, in_frame) else {
+            let want = lane.waits_for(room);
+            // What fits into the stream, but not into this frame, begins the next one.
+            let is_next = lane.waits_for(in_frame) != want;
+            if is_next || want.is_some_and(|want| stream.keeping.keep(at, no, want)) {
+                return Taken::Stop;
             }
+            if turn != Turn::Everyone {
+                stream.keeping.forget();
+            }
+            stream.turn = stream.turn.wrapping_add(1);
+            return Taken::Nothing;
+        };
+        stream.turn = stream.turn.wrapping_add(1);
+        let token = DeliveryToken { lane: no, token: delivery.token };
+        let size = u64::from(delivery.entry.body_bytes);
+        stream.events += 1;
+        stream.bytes += size;
+        stream.keeping.delivered(at, token, delivery.alone);
+        stream.unsent.add(token);
+        self.in_hand.insert(token, (id, size));
+        let shard = self.subscription.lanes.shard_of(no, self.shards);
+        let position = Position { shard, n: delivery.entry.n };
+        let receipt_id = delivery.entry.receipt_id;
+        Taken::Delivery(Bare { token, attempt: delivery.attempt, position, receipt_id }, size)
+    }
+
+    pub(super) fn prepared(&mut self, done: PreparedDone) {
+        let mut broken = done.broken;
+        match self.streams.get_mut(&done.stream) {
+            Some(stream) => {
+                stream.preparing -= 1;
+                for (token, _) in &done.unsent {
+                    stream.unsent.withdraw(token);
+                }
+                // What was sent, or revoked, is not the job's any more.
+                broken.retain(|token| stream.unsent.withdraw(token));
+            }
+            None => broken.clear(),
         }
         let now = self.now();
+        for token in broken {
+            self.give_back(&token);
+            if let Some(lane) = self.lanes.get_mut(&token.lane) {
+                lane.handle_interrupted(now, &mut self.rng, token.token);
+            }
+        }
         for (token, why) in done.unsent {
             self.give_back(&token);
             if let Some(lane) = self.lanes.get_mut(&token.lane) {
@@ -147,7 +219,7 @@ impl Actor {
 
 impl Batch {
     async fn send(self) -> PreparedDone {
-        let mut done = PreparedDone { stream: self.stream, unsent: Vec::new(), stalled: false };
+        let mut done = PreparedDone::new(self.stream);
         let receipts: Vec<ReceiptId> = self.bare.iter().map(|bare| bare.receipt_id).collect();
         let events = match self.store.events(&receipts).await {
             Ok(events) => events,
@@ -162,8 +234,11 @@ impl Batch {
             let room = tokio::time::timeout(WRITE_STALL_MAX, self.frames.reserve()).await;
             done.stalled |= room.is_err();
             match room {
-                Ok(Ok(room)) => metrics::delivered(self.unsent.send(room, frame)),
-                Ok(Err(_)) | Err(_) => {
+                // A process that was paused may go on right here, and the lane may be another's by then.
+                Ok(Ok(room)) if self.standing.borrow().trusts(self.session) => {
+                    metrics::delivered(self.unsent.send(room, frame));
+                }
+                Ok(Ok(_) | Err(_)) | Err(_) => {
                     let tokens = frame.into_iter().map(|delivery| delivery.token);
                     done.unsent.extend(tokens.map(|token| (token, Undeliverable::NotSent)));
                 }

@@ -4,13 +4,17 @@ use std::collections::HashSet;
 
 use portero_engine::Entry;
 use portero_store::{LogEntry, LogPage, PageRequest};
-use portero_types::{LaneNo, Shard};
+use portero_types::{LaneCount, LaneNo, Shard};
 use tokio::time::Instant;
 
+use super::jobs::broken_read;
 use super::{Actor, Done, PACE, Reading};
 use crate::convert;
+use crate::filter::Filter;
 
-const PAGE_ENTRIES: u32 = 1_000;
+pub(super) const PAGE_ENTRIES: u32 = 1_000;
+/// Most positions that one page looks at: with a narrow filter far behind the head, most are others'.
+pub(super) const SPAN: u32 = 50_000;
 const FETCH_POSITIONS: usize = 500;
 
 /// A page that came back.
@@ -42,19 +46,28 @@ impl Actor {
             let after = self
                 .lanes
                 .iter()
-                .filter(|(no, lane)| self.is_in(**no, shard) && lane.capacity() > 0)
+                .filter(|(no, lane)| {
+                    self.is_in(**no, shard) && lane.capacity() > 0 && !self.sharing.is_leaving(**no)
+                })
                 .map(|(_, lane)| lane.cursor())
                 .min();
             if let Some(after) = after.filter(|after| *after < head) {
                 self.reading.insert(shard, Reading::Busy);
                 let store = self.shared.store.clone();
-                let request = PageRequest::new(shard, after, PAGE_ENTRIES);
-                self.jobs.spawn(async move {
+                let request = PageRequest {
+                    span: SPAN,
+                    scope: self.filter.scope(),
+                    ..PageRequest::new(shard, after, PAGE_ENTRIES)
+                };
+                let broken = PageDone { request: request.clone(), result: Err(broken_read()) };
+                let read = async move {
                     let result = store.page(request.clone()).await;
                     Done::Page(PageDone { request, result })
-                });
+                };
+                self.spawn(read, || Done::Page(broken));
             }
         }
+        self.read_aside();
     }
 
     fn is_in(&self, lane: LaneNo, shard: Shard) -> bool {
@@ -62,7 +75,7 @@ impl Actor {
     }
 
     pub(super) fn page_done(&mut self, done: PageDone) {
-        let PageRequest { shard, after, limit, .. } = done.request;
+        let PageRequest { shard, after, .. } = done.request;
         let page = match done.result {
             Ok(page) => {
                 self.reading.remove(&shard);
@@ -74,21 +87,19 @@ impl Actor {
                 return;
             }
         };
-        let full = u32::try_from(page.entries.len()).unwrap_or(u32::MAX) >= limit;
-        let last = page.entries.last().map(|entry| entry.n);
-        let through = if full { last.unwrap_or(page.head) } else { page.head.max(last.unwrap_or(0)) };
+        let through = page.through;
         let now = self.now();
         for (no, lane) in &mut self.lanes {
             let here = self.subscription.lanes.shard_of(*no, self.shards) == shard;
-            if !here || lane.capacity() == 0 || lane.cursor() < after || lane.cursor() >= through {
+            if !here
+                || lane.capacity() == 0
+                || self.sharing.is_leaving(*no)
+                || lane.cursor() < after
+                || lane.cursor() >= through
+            {
                 continue;
             }
-            let entries: Vec<Entry> = page
-                .entries
-                .iter()
-                .filter(|entry| entry.slot.lane(self.subscription.lanes) == *no && self.filter.matches(entry))
-                .map(convert::entry)
-                .collect();
+            let entries = matching(&self.filter, self.subscription.lanes, *no, &page.entries);
             if let Err(error) = lane.handle_page(now, after, &entries, through) {
                 tracing::error!(subscription.id = %self.subscription.id, lane = %no, %error, "a page was refused");
             }
@@ -97,24 +108,24 @@ impl Actor {
 
     /// Reads the entries of positions that came with a claim, or are parked, by position.
     fn fetch_entries(&mut self) {
-        for (no, lane) in &self.lanes {
-            if self.fetching.contains(no) {
-                continue;
-            }
-            let asked = lane.needs_entries(FETCH_POSITIONS);
-            if asked.is_empty() {
-                continue;
-            }
-            self.fetching.insert(*no);
-            let (store, lane) = (self.shared.store.clone(), *no);
+        let lanes = self.lanes.iter().filter(|(no, _)| !self.fetching.contains(no));
+        let asked: Vec<(LaneNo, Vec<u64>)> = lanes
+            .map(|(no, lane)| (*no, lane.needs_entries(FETCH_POSITIONS)))
+            .filter(|(_, asked)| !asked.is_empty())
+            .collect();
+        for (lane, asked) in asked {
+            self.fetching.insert(lane);
+            let store = self.shared.store.clone();
             let shard = self.subscription.lanes.shard_of(lane, self.shards);
-            self.jobs.spawn(async move {
+            let broken = EntriesDone { lane, asked: asked.clone(), result: Err(broken_read()) };
+            let fetch = async move {
                 let result = store.entries_at(shard, &asked).await;
                 if result.is_err() {
                     tokio::time::sleep(PACE).await;
                 }
                 Done::Entries(EntriesDone { lane, asked, result })
-            });
+            };
+            self.spawn(fetch, || Done::Entries(broken));
         }
     }
 
@@ -134,4 +145,10 @@ impl Actor {
             (Ok(_), None) => {}
         }
     }
+}
+
+/// What of a page goes to a lane.
+pub(super) fn matching(filter: &Filter, lanes: LaneCount, no: LaneNo, entries: &[LogEntry]) -> Vec<Entry> {
+    let here = entries.iter().filter(|entry| entry.slot.lane(lanes) == no && filter.matches(entry));
+    here.map(convert::entry).collect()
 }

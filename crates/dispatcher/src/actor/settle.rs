@@ -28,11 +28,6 @@ struct Call {
 }
 
 impl Settling {
-    /// Whether no call misses a status.
-    pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
-    }
-
     fn open(&mut self, items: usize, reply: oneshot::Sender<Vec<Status>>) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -67,6 +62,7 @@ impl Actor {
                 self.settling.answer(number, item, Status::UnknownToken);
                 continue;
             };
+            self.watch_outcome(now, &token, settlement.outcome);
             self.give_back(&token);
             match self.lanes.get_mut(&token.lane) {
                 Some(lane) => {
@@ -89,11 +85,13 @@ impl Actor {
 
     /// Work may be finished just as the only stream breaks, or its gateway: the lanes are fetched to write that down.
     fn want_lanes(&mut self) {
-        let now = Instant::now();
-        if !self.has_interest() {
-            self.claim_at = now;
+        if self.drain.is_some() {
+            return;
         }
-        self.late_until = now + LATE_INTEREST;
+        if !self.has_interest() {
+            self.sharing.want();
+        }
+        self.late_until = Instant::now() + LATE_INTEREST;
     }
 
     pub(super) fn poll_statuses(&mut self) {

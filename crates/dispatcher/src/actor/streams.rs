@@ -2,22 +2,33 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use portero_engine::StreamId;
+use portero_engine::{RevokeReason, StreamId};
+use rand::RngExt as _;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use super::{Actor, Attached};
 use crate::assign::assign;
 use crate::dispatcher::AttachError;
-use crate::metrics;
-use crate::stream::{DeliveryToken, EndReason, Ending, FRAMES_MAX, Frame, Stream, StreamSpec, Unsent};
+use crate::keeping::Keeping;
+use crate::shared::StreamCount;
+use crate::stream::{
+    DeliveryToken, DrainReason, EndReason, Ending, FRAMES_MAX, Frame, Leave, Stream, StreamSpec, Unsent,
+};
 
 /// Most streams of one subscription on one gateway.
 const STREAMS_MAX: usize = 1_024;
+/// How long a stream that was asked to leave because of its age may take to settle.
+const AGED_PATIENCE: Duration = crate::MAX_HOLD;
+const AGED_RECONNECT_WITHIN: Duration = Duration::from_millis(200);
+/// How far off the next look at the streams is, when nothing of them is due.
+const FAR: Duration = Duration::from_secs(3_600);
 
 impl Actor {
     pub(super) fn attach(&mut self, spec: StreamSpec, reply: oneshot::Sender<Result<Attached, AttachError>>) {
-        if self.draining || self.shared.refusing.load(Ordering::SeqCst) {
+        if self.drain.is_some() || self.shared.refusing.load(Ordering::SeqCst) {
             let _ = reply.send(Err(AttachError::ShuttingDown));
             return;
         }
@@ -25,21 +36,52 @@ impl Actor {
             let _ = reply.send(Err(AttachError::TooManyStreams));
             return;
         }
-        let ghosts: Vec<StreamId> = self
-            .streams
-            .iter()
-            .filter(|(_, stream)| stream.instance == spec.instance)
-            .map(|(id, _)| *id)
-            .collect();
-        for ghost in ghosts {
-            self.end(ghost, EndReason::Replaced, Ending::Abnormal);
+        if !self.has_interest() {
+            self.keep_lanes();
         }
         let id = StreamId(self.next_stream);
         self.next_stream += 1;
         let (frames, receiver) = mpsc::channel(FRAMES_MAX);
         let (end, ended) = watch::channel(None);
-        let stream = Stream {
+        let stream = self.open(spec.clone(), frames, end);
+        self.streams_due_at = self.streams_due_at.min(stream.age_at);
+        self.streams.insert(id, stream);
+        self.stream_joined(id);
+        let ghosts: Vec<StreamId> = self
+            .streams
+            .iter()
+            .filter(|(other, stream)| **other != id && stream.instance == spec.instance)
+            .map(|(other, _)| *other)
+            .collect();
+        for ghost in ghosts {
+            self.replace(ghost);
+        }
+        self.sharing.want();
+        self.reassign();
+        let attached = Attached {
+            id,
+            session: self.session,
+            generation: self.generation,
+            frames: receiver,
+            end: ended,
+            lanes: 0,
+            subscription_lanes: self.subscription.lanes.get(),
+            resumed: Vec::new(),
+        };
+        self.welcome(attached, spec.unsettled, reply);
+    }
+
+    fn open(
+        &mut self,
+        spec: StreamSpec,
+        frames: mpsc::Sender<Frame>,
+        end: watch::Sender<Option<EndReason>>,
+    ) -> Stream {
+        let age = self.shared.stream_age;
+        let age = self.rng.random_range(age.mul_f64(0.8)..=age.mul_f64(1.2));
+        Stream {
             instance: spec.instance,
+            boot: spec.boot,
             flow: spec.flow,
             message_bytes_max: spec.message_bytes_max,
             frames,
@@ -50,18 +92,13 @@ impl Actor {
             bytes: 0,
             preparing: 0,
             closing: false,
-            drained: false,
+            leave: None,
+            age_at: Instant::now() + age,
+            joined_at: None,
+            lanes: Vec::new(),
             turn: 0,
-        };
-        self.streams.insert(id, stream);
-        self.shared.streams.fetch_add(1, Ordering::SeqCst);
-        metrics::stream_opened();
-        self.claim_at = tokio::time::Instant::now();
-        self.reassign();
-        let lanes = self.serving.values().filter(|serving| **serving == id).count();
-        let attached = Attached { id, frames: receiver, end: ended, lanes };
-        if reply.send(Ok(attached)).is_err() {
-            self.ended(id, Ending::Graceful);
+            keeping: Keeping::new(Instant::now()),
+            _count: StreamCount::new(&self.shared),
         }
     }
 
@@ -75,11 +112,10 @@ impl Actor {
 
     /// The consumer's side of the stream is over.
     pub(super) fn ended(&mut self, id: StreamId, ending: Ending) {
-        if self.streams.remove(&id).is_none() {
-            return;
-        }
-        self.shared.streams.fetch_sub(1, Ordering::SeqCst);
-        metrics::stream_closed();
+        let Some(stream) = self.streams.remove(&id) else { return };
+        self.stream_left(&stream);
+        // Whoever was asked to leave has left, however abruptly.
+        let ending = if stream.leave.is_some() { Ending::Graceful } else { ending };
         let now = self.now();
         for lane in self.lanes.values_mut() {
             lane.handle_stream_ended(now, &mut self.rng, id, ending);
@@ -97,18 +133,39 @@ impl Actor {
         self.ended(id, ending);
     }
 
-    /// Ends the streams that were asked to leave and have nothing to finish, so that a shutdown does not wait for them.
-    pub(super) fn end_drained(&mut self) {
-        let idle = self.settling.is_empty();
-        let ids: Vec<StreamId> = self
-            .streams
-            .iter()
-            .filter(|(_, stream)| idle && stream.drained && stream.is_quiet())
-            .map(|(id, _)| *id)
-            .collect();
-        for id in ids {
-            self.end(id, EndReason::ShuttingDown, Ending::Graceful);
+    /// Asks streams to leave that are old enough, and ends those that were asked and have nothing to finish, or no time left.
+    pub(super) fn look_after_streams(&mut self) {
+        let now = Instant::now();
+        let mut over = Vec::new();
+        for (id, stream) in &self.streams {
+            if let Some(leave) = stream.leave.filter(|leave| stream.is_quiet() || leave.by <= now) {
+                over.push((*id, leave.reason));
+            }
         }
+        for (id, reason) in over {
+            self.end(id, reason, Ending::Graceful);
+        }
+        if self.streams_due_at > now {
+            return;
+        }
+        let is_old = |stream: &Stream| stream.leave.is_none() && !stream.closing && stream.age_at <= now;
+        let old: Vec<StreamId> =
+            self.streams.iter().filter(|(_, stream)| is_old(stream)).map(|(id, _)| *id).collect();
+        let leave = Leave { reason: EndReason::Aged, by: now + AGED_PATIENCE };
+        let deadline = self.now().plus(AGED_PATIENCE);
+        for id in &old {
+            self.ask_to_leave(*id, leave, deadline, AGED_RECONNECT_WITHIN, DrainReason::StreamAge);
+        }
+        if !old.is_empty() {
+            self.reassign();
+        }
+        self.streams_due_at = self
+            .streams
+            .values()
+            .map(|stream| stream.leave.map_or(stream.age_at, |leave| leave.by))
+            .filter(|due| *due > now)
+            .min()
+            .unwrap_or(now + FAR);
     }
 
     /// Ends all streams. On a planned end nothing is counted against what they had.
@@ -119,16 +176,28 @@ impl Actor {
         }
     }
 
-    /// Spreads the lanes over the streams that take deliveries.
+    /// Spreads the lanes that stay over the streams that take deliveries.
     pub(super) fn reassign(&mut self) {
-        let lanes: Vec<_> = self.lanes.keys().copied().collect();
+        let lanes: Vec<_> = self.lanes.keys().filter(|no| !self.sharing.is_leaving(**no)).copied().collect();
         let streams: Vec<_> = self
             .streams
             .iter()
             .filter(|(_, stream)| !stream.closing)
             .map(|(id, stream)| (*id, stream.instance.as_str()))
             .collect();
-        self.serving = assign(&lanes, &streams).into_iter().collect();
+        let spare = if lanes.is_empty() { 0 } else { streams.len().saturating_sub(lanes.len()) };
+        let assigned = assign(&lanes, &streams);
+        self.levels.lanes.set(self.lanes.len());
+        self.levels.spare_streams.set(spare);
+        for stream in self.streams.values_mut() {
+            stream.lanes.clear();
+        }
+        for (no, id) in &assigned {
+            if let Some(stream) = self.streams.get_mut(id) {
+                stream.lanes.push(*no);
+            }
+        }
+        self.serving = assigned.into_iter().collect();
         for (no, lane) in &mut self.lanes {
             lane.set_stream(self.serving.get(no).copied());
         }
@@ -136,11 +205,19 @@ impl Actor {
 
     pub(super) fn poll_revokes(&mut self) {
         let mut revoked: HashMap<StreamId, Vec<_>> = HashMap::new();
+        let mut failed = Vec::new();
         for (no, lane) in &mut self.lanes {
             while let Some(revoke) = lane.poll_revoke() {
+                if revoke.reason == RevokeReason::HoldExpired {
+                    failed.extend(lane.entry(revoke.token.position).map(|entry| entry.entity));
+                }
                 let token = DeliveryToken { lane: *no, token: revoke.token };
                 revoked.entry(revoke.stream).or_default().push(token);
             }
+        }
+        let now = self.now();
+        for entity in failed {
+            self.watch(now, entity, false);
         }
         for (id, mut tokens) in revoked {
             for token in &tokens {

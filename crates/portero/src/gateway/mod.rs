@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use portero_api::{Api, ApiConfig, Services};
 use portero_auth::Verifier;
 use portero_directory::{Directory, DirectoryConfig};
-use portero_dispatcher::{Dispatcher, DispatcherConfig, TraceHook};
+use portero_dispatcher::{Dispatcher, DispatcherConfig, SESSION_TTL, STREAM_AGE, TraceHook};
 use portero_ingress::accept::{AcceptConfig, AcceptHandle};
 use portero_keyring::{KeyId, Keyring};
 use portero_prefilter::{Layered, Local, LocalConfig, Redis, RedisConfig};
@@ -31,6 +31,9 @@ use crate::telemetry;
 
 pub(crate) use management::Health;
 pub(crate) use store::{Opened, read_secret_file, require_current};
+
+/// How long after its deadline a drain may take to end the last streams.
+const DRAIN_GRACE: Duration = Duration::from_secs(2);
 
 /// Where a running gateway listens; a part that it does not run has no address.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +83,6 @@ impl Gateway {
         tasks.spawn(Arc::clone(&health).watch(store.clone(), close_rest.clone()));
         let management = bind(config.management.listen).await?;
         let mut addresses = Addresses { edge: None, grpc: None, management: management.local_addr()? };
-        tasks.spawn(management::serve(management, Arc::clone(&health), metrics, close_rest.clone()));
         let mut gateway = Self {
             addresses,
             config,
@@ -97,6 +99,9 @@ impl Gateway {
         addresses.edge = gateway.start_edge(&directory, &keyring, prefilter).await?;
         addresses.grpc = gateway.start_grpc(store, directory, keyring, verifier).await?;
         gateway.addresses = addresses;
+        // Last, so that whoever is told "ready" finds all other ports open.
+        let (health, stop) = (Arc::clone(&gateway.health), gateway.close_rest.clone());
+        gateway.tasks.spawn(management::serve(management, health, metrics, stop));
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             edge.listen = addresses.edge.map(tracing::field::display),
@@ -164,8 +169,10 @@ impl Gateway {
         tokio::time::sleep(shutdown.drain_delay).await;
         self.close_edge.cancel();
         let deadline = self.clock.now().plus(shutdown.drain_timeout);
-        if tokio::time::timeout(shutdown.drain_timeout, self.dispatcher.drain(deadline)).await.is_err() {
-            tracing::warn!("some consumers did not leave in time; what they have is released");
+        // At its deadline the dispatcher takes back what is left, so this bound is for what nobody thought of.
+        let bound = shutdown.drain_timeout + DRAIN_GRACE;
+        if tokio::time::timeout(bound, self.dispatcher.drain(deadline)).await.is_err() {
+            tracing::warn!("some streams did not end in time; they are cut");
         }
         self.accept.drain().await;
         self.dispatcher.stop(Duration::from_secs(5)).await;
@@ -220,6 +227,8 @@ async fn dispatcher(
     let settings = DispatcherConfig {
         instance: config.instance_id.clone(),
         new_session: Arc::new(move || SessionId::new(sessions.now(), entropy::random_u128())),
+        session_ttl: SESSION_TTL,
+        stream_age: STREAM_AGE,
         trace,
         seed: entropy::random_u64(),
     };

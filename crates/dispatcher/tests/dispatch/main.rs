@@ -1,0 +1,14 @@
+//! The dispatcher over real stores: what consumers get, what a restart keeps, what limits hold, who has which lanes.
+
+mod delivering;
+mod draining;
+mod failing;
+mod faulty;
+mod generation;
+mod guarding;
+mod hints;
+#[path = "../../../store-postgres/tests/it/harness.rs"]
+mod postgres;
+mod sharing;
+mod streams;
+mod support;
