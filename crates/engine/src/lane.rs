@@ -46,7 +46,8 @@ pub use operating::{Action, Requested};
 ///    on at. [`Lane::handle_stream_ended`] must follow once for every stream that was ever named, when it ends.
 /// 4. After **every** `handle_*` and `set_stream`, ask the outputs until they are empty, in any order:
 ///    [`Lane::poll_revoke`], [`Lane::poll_settled`], [`Lane::poll_delivery`] (while the stream has room), and
-///    [`Lane::poll_flush`] when it is time to write.
+///    [`Lane::poll_flush`] when it is time to write. When room is left and nothing is offered, [`Lane::waits_for`] tells
+///    whether something would be with more of it.
 /// 5. A polled flush must be answered by exactly one [`Lane::handle_flushed`]; until then there is no other flush.
 /// 6. Call [`Lane::handle_timeout`] at the moment that [`Lane::poll_timeout`] names; it changes with every other call.
 ///    Calling early or late is harmless.

@@ -11,6 +11,8 @@
 //!   the one before is durable. Only `Defer`, the consumer's own word, lets an event step aside.
 //! - **No redelivery after `Durable`.** A settlement is answered only once a flush that contains it was written.
 //! - **Nothing lost.** Each event that was read ends acked, dead-lettered with a reason, or counted as expired.
+//! - **Nobody is blamed for others.** Attempts are the failed event's own; a consumer that goes away counts apart, and an
+//!   event that is suspected of it is delivered alone; while nearly everything fails ([`Circuit`]), no attempt counts.
 //! - **A failing entity delays only itself**, until the lane's bound on waiting positions is reached.
 //! - **Bounded.** Every queue has a limit that [`LaneConfig`] names.
 //!

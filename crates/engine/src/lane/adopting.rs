@@ -38,7 +38,7 @@ impl Lane {
     /// Whether the lane has still to read or fetch before [`Lane::handle_adopt`] can decide on `token`.
     #[must_use]
     pub fn has_to_read_for(&self, token: Token) -> bool {
-        if self.lost || token.epoch >= self.epoch {
+        if self.lost || token.epoch.0 + 1 != self.epoch.0 {
             return false;
         }
         match self.events.get(&token.position) {

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use portero_engine::{Delivery, Flush, FlushResult, Reason, Restored, Settlement, Tag, Token};
+use portero_engine::{
+    Action, DeadLetterPolicy, Delivery, Ending, Flush, FlushResult, ParkedState, Reason, Restored,
+    Settlement, StreamId, Tag, Token,
+};
 use portero_types::Timestamp;
 use proptest::prelude::*;
 use rand::SeedableRng;
@@ -17,14 +20,44 @@ use crate::support::{STREAM, secs};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Append { tenant: i64, entity: u64, count: u64 },
-    Read { limit: usize },
-    ReadAside { pick: usize, limit: usize },
-    Deliver { events: u32 },
-    Settle { pick: usize, outcome: Outcome },
-    Flush { is_written: bool },
-    Pass { secs: u64 },
-    Crash,
+    Append {
+        tenant: i64,
+        entity: u64,
+        count: u64,
+    },
+    Read {
+        limit: usize,
+    },
+    ReadAside {
+        pick: usize,
+        limit: usize,
+    },
+    Deliver {
+        events: u32,
+    },
+    Settle {
+        pick: usize,
+        outcome: Outcome,
+    },
+    Flush {
+        is_written: bool,
+    },
+    Pass {
+        secs: u64,
+    },
+    /// An operator lets an entity go on.
+    Retry {
+        tenant: i64,
+        entity: u64,
+    },
+    /// The stream ends and its consumer comes back with its work, or another one comes.
+    Reconnect {
+        ending: Ending,
+        with_work: bool,
+    },
+    Crash {
+        with_work: bool,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -32,7 +65,9 @@ fn step() -> impl Strategy<Value = Step> {
         6 => Just(Outcome::Ack),
         2 => Just(Outcome::Retry { delay: Some(secs(5)) }),
         1 => Just(Outcome::Release),
+        1 => Just(Outcome::Reject),
     ];
+    let ending = prop_oneof![Just(Ending::Graceful), Just(Ending::Abnormal)];
     prop_oneof![
         4 => (1..4_i64, 0..3_u64, 1..9_u64)
             .prop_map(|(tenant, entity, count)| Step::Append { tenant, entity, count }),
@@ -42,7 +77,9 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..8_usize, outcome).prop_map(|(pick, outcome)| Step::Settle { pick, outcome }),
         4 => proptest::bool::weighted(0.9).prop_map(|is_written| Step::Flush { is_written }),
         1 => (1..10_u64).prop_map(|secs| Step::Pass { secs }),
-        1 => Just(Step::Crash),
+        2 => (1..4_i64, 0..3_u64).prop_map(|(tenant, entity)| Step::Retry { tenant, entity }),
+        1 => (ending, any::<bool>()).prop_map(|(ending, with_work)| Step::Reconnect { ending, with_work }),
+        1 => any::<bool>().prop_map(|with_work| Step::Crash { with_work }),
     ]
 }
 
@@ -52,6 +89,7 @@ struct World {
     store: Store,
     now: Timestamp,
     rng: StdRng,
+    stream: StreamId,
     log: Vec<Entry>,
     held: Vec<Delivery>,
     acking: BTreeMap<Tag, u64>,
@@ -71,6 +109,7 @@ impl World {
             store: Store::default(),
             now,
             rng: StdRng::seed_from_u64(3),
+            stream: STREAM,
             log: Vec::new(),
             held: Vec::new(),
             acking: BTreeMap::new(),
@@ -95,7 +134,15 @@ impl World {
                 self.now = self.now.plus(secs(by));
                 self.lane.handle_timeout(self.now, &mut self.rng);
             }
-            Step::Crash => self.restart(),
+            Step::Retry { tenant, entity } => {
+                let entity = of(1, tenant, entity).entity;
+                self.lane.handle_request(self.now, entity, Action::Retry);
+            }
+            Step::Reconnect { ending, with_work } => {
+                self.lane.handle_stream_ended(self.now, &mut self.rng, self.stream, ending);
+                self.come_back(with_work);
+            }
+            Step::Crash { with_work } => self.restart(with_work),
         }
         while self.lane.poll_revoke().is_some() {}
         self.answers();
@@ -128,16 +175,39 @@ impl World {
         self.lane.handle_side_read(self.now, read, &page, through).expect("no gap");
     }
 
+    /// A consumer opens the next stream, and goes on with what it had where that may be.
+    fn come_back(&mut self, with_work: bool) {
+        self.stream = StreamId(self.stream.0 + 1);
+        self.lane.set_stream(Some(self.stream));
+        for work in std::mem::take(&mut self.held) {
+            if with_work && self.lane.handle_adopt(self.now, work.token, self.stream) {
+                self.begins(&work);
+                self.held.push(work);
+            }
+        }
+    }
+
+    /// Whether an event is settled for good, as a consumer or an operator can know it.
+    fn is_over(&self, n: u64) -> bool {
+        self.durable.contains(&n) || self.store.dead.contains_key(&n)
+    }
+
+    fn begins(&self, delivery: &Delivery) {
+        let (entity, n) = (delivery.entry.entity, delivery.entry.n);
+        assert!(self.held.iter().all(|held| held.entry.entity != entity), "one in flight");
+        assert!(!self.is_over(n), "{n} was durably settled");
+        let earlier = self.log.iter().filter(|entry| entry.entity == entity && entry.n < n);
+        for entry in earlier {
+            assert!(self.is_over(entry.n), "{n} starts before {}", entry.n);
+        }
+        let is_blocked = self.store.parked.get(&entity).is_some_and(|row| row.state == ParkedState::Blocked);
+        assert!(!is_blocked, "{n} starts although its entity is blocked");
+    }
+
     fn deliver(&mut self, events: u32) {
         for _ in 0..events {
             let Some(delivery) = self.lane.poll_delivery(self.now, Room::UNLIMITED) else { return };
-            let (entity, n) = (delivery.entry.entity, delivery.entry.n);
-            assert!(self.held.iter().all(|held| held.entry.entity != entity), "one in flight");
-            assert!(!self.durable.contains(&n), "{n} was durably acked");
-            let earlier = self.log.iter().filter(|entry| entry.entity == entity && entry.n < n);
-            for entry in earlier {
-                assert!(self.durable.contains(&entry.n), "{n} starts before {}", entry.n);
-            }
+            self.begins(&delivery);
             self.held.push(delivery);
         }
     }
@@ -192,8 +262,9 @@ impl World {
                 row.positions.contains(&entry.n)
                     || row.overflow.is_some_and(|o| o.after < entry.n && entry.n <= o.last)
             });
+            let is_dying = flush.dead.iter().any(|letter| letter.position == entry.n);
             let is_settled =
-                self.durable.contains(&entry.n) || self.acking.values().any(|acking| *acking == entry.n);
+                self.is_over(entry.n) || is_dying || self.acking.values().any(|acking| *acking == entry.n);
             assert!(!has_passed || is_parked || is_settled, "{} is passed and nowhere", entry.n);
         }
     }
@@ -207,15 +278,14 @@ impl World {
         }
     }
 
-    fn restart(&mut self) {
-        self.held.clear();
+    fn restart(&mut self, with_work: bool) {
         self.acking.clear();
         // What was written and not answered is settled all the same.
         let epoch = Epoch(self.lane.epoch().0 + 1);
         let restored = self.store.claim();
         self.lane = Lane::new(self.config.clone(), epoch, restored, self.now).expect("valid");
-        self.lane.set_stream(Some(STREAM));
         self.fetch();
+        self.come_back(with_work);
     }
 
     fn fetch(&mut self) {
@@ -238,16 +308,20 @@ impl World {
             for pick in 0..4 {
                 self.read_aside(pick, 4);
             }
+            let blocked: Vec<_> =
+                self.store.parked.values().filter(|row| row.state == ParkedState::Blocked).collect();
+            for row in blocked {
+                self.lane.handle_request(self.now, row.entity, Action::Retry);
+            }
             self.deliver(8);
             for delivery in std::mem::take(&mut self.held) {
                 self.say(delivery.token, Outcome::Ack);
             }
-            if self.durable.len() == self.log.len() {
+            if self.log.iter().all(|entry| self.is_over(entry.n)) && self.store.parked.is_empty() {
                 break;
             }
         }
-        let missing: Vec<u64> =
-            self.log.iter().map(|entry| entry.n).filter(|n| !self.durable.contains(n)).collect();
+        let missing: Vec<u64> = self.log.iter().map(|entry| entry.n).filter(|n| !self.is_over(*n)).collect();
         assert!(missing.is_empty(), "never delivered: {missing:?}; {:?}", self.lane.stats());
         for _ in 0..3 {
             self.lane.hurry_flush();
@@ -268,10 +342,13 @@ proptest! {
         window_events_max in 1..6_usize,
         detours_max in 0..3_usize,
         parked_max in 1..4_usize,
+        blocks in any::<bool>(),
         steps in proptest::collection::vec(step(), 0..200),
     ) {
         let config = LaneConfig {
             attempts_max: 1_000,
+            interruptions_max: 3,
+            dead_letter_policy: if blocks { DeadLetterPolicy::ParkEntity } else { DeadLetterPolicy::Continue },
             window_events_max,
             acked_max: 3,
             detours_max,
