@@ -22,7 +22,8 @@ function writeLog(consumer) {
     console.info(`connected: stream ${streamId}, ${assignedLanes} lanes`);
   });
   consumer.on('disconnected', ({ why, nextAttemptMs }) => {
-    console.warn(`disconnected (${why}), next attempt in ${nextAttemptMs} ms`);
+    const next = nextAttemptMs === undefined ? '' : `; next attempt in ${Math.round(nextAttemptMs)} ms`;
+    console.warn(`disconnected: ${why}${next}`);
   });
   consumer.on('failed', ({ delivery, error }) => console.error(`the handler failed on ${delivery}`, error));
   consumer.on('settled', ({ delivery, outcome, status, onRecord }) => {

@@ -34,7 +34,10 @@ class Log(Observer):
         log.info("connected: stream %s, %d lanes", welcome.stream_id, welcome.assigned_lanes)
 
     def disconnected(self, why, next_attempt_seconds) -> None:
-        log.warning("disconnected (%s), next attempt in %s s", why, next_attempt_seconds)
+        if next_attempt_seconds is None:
+            log.info("disconnected: %s", why)
+        else:
+            log.warning("disconnected: %s; next attempt in %.1f s", why, next_attempt_seconds)
 
     def failed(self, delivery, error) -> None:
         log.error("the handler failed on %r", delivery, exc_info=error)

@@ -3,6 +3,7 @@
 import { EventEmitter, once } from 'node:events';
 import { promisify } from 'node:util';
 import grpc from '@grpc/grpc-js';
+import { release } from './outcome.js';
 import { connector } from './settings.js';
 import { settlement, sort } from './settling.js';
 import { CLOSE_MS, Stream } from './stream.js';
@@ -54,7 +55,7 @@ export class Consumer extends EventEmitter {
       try {
         wait = await this.#oneStream(stop);
         this.emit('disconnected', {
-          why: 'asked to',
+          why: 'as asked',
           nextAttemptMs: stop.aborted ? undefined : wait,
         });
       } catch (error) {
@@ -118,14 +119,15 @@ export class Consumer extends EventEmitter {
     const goesOn = ({ delivery }) => stream.carries(delivery);
     const items = this.#late.filter(goesOn);
     this.#late = this.#late.filter((item) => !goesOn(item));
+    const stops = new Set(unsettled.filter((delivery) => !stream.carries(delivery)).map(({ key }) => key));
+    for (const delivery of this.#workers.revoke(stops)) {
+      this.emit('revoked', { delivery, reason: 'it did not go on after the reconnect' });
+    }
     for (const item of items) stream.settle(item);
-    const resumed = new Set(welcome.resumedTokens.map((token) => token.toString('base64')));
-    const rest = new Set(unsettled.map(({ key }) => key).filter((key) => !resumed.has(key)));
-    for (const delivery of this.#workers.revoke(rest)) {
-      this.emit('revoked', {
-        delivery,
-        reason: 'it did not go on after the reconnect',
-      });
+    // What was released between Hello and Welcome.
+    const working = new Set(this.#workers.started);
+    for (const delivery of unsettled.filter((one) => stream.carries(one) && !working.has(one))) {
+      stream.settle({ delivery, outcome: release });
     }
   }
 

@@ -49,7 +49,7 @@ class Consumer:
         while not stop.is_set():
             try:
                 wait = await self._one_stream(stop)
-                self._observer.disconnected("asked to", None if stop.is_set() else wait)
+                self._observer.disconnected("as asked", None if stop.is_set() else wait)
             except (grpc.aio.AioRpcError, StreamBroken, TimeoutError, OSError, ValueError) as error:
                 wait = self._after(error)
             await _first_of(asyncio.create_task(stop.wait()), asyncio.create_task(asyncio.sleep(wait)))
@@ -102,16 +102,22 @@ class Consumer:
     async def _open(self, stub: SubscriberServiceStub, stream: Stream) -> None:
         # First, so that the gateway does not offer again what is done.
         await self._settle_late(stub)
-        unsettled = {*self._workers.started(), *(item.delivery.token for item in self._late)}
-        welcome = await stream.open(stub, unsettled)
+        unsettled = [item.delivery for item in self._late] + self._workers.started
+        welcome = await stream.open(stub, [delivery.token for delivery in unsettled])
         self._stream = stream
         self._observer.connected(welcome)
         # What goes on is settled on this stream; of the rest only an ack counts.
         for item in [item for item in self._late if stream.carries(item.delivery.token)]:
             self._late.remove(item)
             stream.settle(item)
-        for delivery in self._workers.revoke(unsettled.difference(welcome.resumed_tokens)):
+        stops = {delivery.token for delivery in unsettled}.difference(welcome.resumed_tokens)
+        for delivery in self._workers.revoke(stops):
             self._observer.revoked(delivery, "it did not go on after the reconnect")
+        # What was released between Hello and Welcome.
+        working = {delivery.token for delivery in self._workers.started}
+        for delivery in unsettled:
+            if stream.carries(delivery.token) and delivery.token not in working:
+                stream.settle(Item(delivery, Release()))
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
         item = Item(delivery, outcome)

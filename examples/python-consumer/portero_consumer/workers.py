@@ -36,9 +36,10 @@ class Workers:
         if entity not in self._tasks:
             self._tasks[entity] = asyncio.create_task(self._serve(entity))
 
-    def started(self) -> list[bytes]:
-        """Tokens of what handlers work on."""
-        return list(self._started)
+    @property
+    def started(self) -> list[Delivery]:
+        """What handlers work on."""
+        return list(self._started.values())
 
     def take_untouched(self) -> list[Delivery]:
         """Takes back what no handler has seen."""
