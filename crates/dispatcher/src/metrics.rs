@@ -12,6 +12,12 @@ const LANES: &str = "portero_dispatcher_lanes";
 const CLAIMED: &str = "portero_dispatcher_lanes_claimed_total";
 const GIVEN_UP: &str = "portero_dispatcher_lanes_given_up_total";
 const RECALLED: &str = "portero_dispatcher_deliveries_recalled_total";
+const PARKED_ENTITIES: &str = "portero_dispatcher_parked_entities";
+const BLOCKED_ENTITIES: &str = "portero_dispatcher_blocked_entities";
+const PARKED_EVENTS: &str = "portero_dispatcher_parked_events";
+const DEFERRED_EVENTS: &str = "portero_dispatcher_deferred_events";
+const OVERFLOWS: &str = "portero_dispatcher_overflows";
+const DETOURS: &str = "portero_dispatcher_detours";
 const TRIPPED: &str = "portero_dispatcher_circuits_tripped";
 const TRIPS: &str = "portero_dispatcher_circuit_trips_total";
 const PANICS: &str = "portero_dispatcher_panics_total";
@@ -36,6 +42,18 @@ pub fn describe() {
         RECALLED,
         "Deliveries taken back, uncounted, because a handover could not wait for them."
     );
+    describe_gauge!(
+        PARKED_ENTITIES,
+        "Entities that are worked off apart because an event of theirs failed or takes long."
+    );
+    describe_gauge!(BLOCKED_ENTITIES, "Those of them that wait for an operator behind a dead letter.");
+    describe_gauge!(PARKED_EVENTS, "Listed events of parked entities, and deferred ones.");
+    describe_gauge!(DEFERRED_EVENTS, "Events that their consumers called too early.");
+    describe_gauge!(
+        OVERFLOWS,
+        "Parked entities with more events than are listed; the rest waits in the log."
+    );
+    describe_gauge!(DETOURS, "Tenants whose backlog is read apart from the others', by lane.");
     describe_gauge!(
         TRIPPED,
         "Subscriptions whose deliveries pause here because nearly everything fails at their consumers."
@@ -121,7 +139,30 @@ pub(crate) struct Level {
     part: f64,
 }
 
+/// What waits outside of the lanes' windows.
+#[derive(Clone, Copy)]
+pub(crate) enum Waiting {
+    ParkedEntities,
+    BlockedEntities,
+    ParkedEvents,
+    DeferredEvents,
+    Overflows,
+    Detours,
+}
+
 impl Level {
+    pub(crate) fn waiting(waiting: Waiting) -> Self {
+        let gauge = match waiting {
+            Waiting::ParkedEntities => gauge!(PARKED_ENTITIES),
+            Waiting::BlockedEntities => gauge!(BLOCKED_ENTITIES),
+            Waiting::ParkedEvents => gauge!(PARKED_EVENTS),
+            Waiting::DeferredEvents => gauge!(DEFERRED_EVENTS),
+            Waiting::Overflows => gauge!(OVERFLOWS),
+            Waiting::Detours => gauge!(DETOURS),
+        };
+        Self { gauge, part: 0.0 }
+    }
+
     pub(crate) fn lanes() -> Self {
         Self { gauge: gauge!(LANES), part: 0.0 }
     }

@@ -7,6 +7,7 @@
 
 mod aside;
 mod drain;
+mod figures;
 mod flush;
 mod gating;
 mod jobs;
@@ -121,6 +122,7 @@ pub(crate) struct Actor {
     members: members::Members,
     requests: requests::Requests,
     gating: gating::Gating,
+    figures: figures::Figures,
     resuming: resume::Resuming,
     reading: HashMap<Shard, Reading>,
     fetching: HashSet<LaneNo>,
@@ -181,6 +183,7 @@ impl Actor {
             members: members::Members::default(),
             requests: requests::Requests::default(),
             gating: gating::Gating::new(),
+            figures: figures::Figures::new(now),
             resuming: resume::Resuming::default(),
             reading: HashMap::new(),
             fetching: HashSet::new(),
@@ -361,6 +364,7 @@ impl Actor {
         for stream in self.streams.values_mut() {
             stream.flush_outbox();
         }
+        self.show_figures();
     }
 
     fn next_timer(&self) -> Instant {
