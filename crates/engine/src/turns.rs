@@ -102,10 +102,13 @@ mod tests {
     #[test]
     fn a_tenant_that_comes_later_neither_waits_behind_a_crowd_nor_makes_up_for_its_absence() {
         let mut turns = Turns::default();
-        let crowd: Vec<Turn> = (0..100).map(|_| turns.give(TenantNo(1))).collect();
-        for turn in &crowd {
-            turns.enter(*turn, EntityHash(1));
-        }
+        let crowd: Vec<Turn> = (0..100)
+            .map(|_| {
+                let turn = turns.give(TenantNo(1));
+                turns.enter(turn, EntityHash(1));
+                turn
+            })
+            .collect();
         for turn in &crowd[..50] {
             turns.leave(*turn);
             turns.has_served(*turn);
