@@ -47,16 +47,16 @@ async fn look(shared: &Shared, was_away: bool, under: &mut Generation) -> porter
     let store = &*shared.store;
     if was_away {
         // Another server may have taken the database's place.
-        let asked_at = Instant::now();
-        let generation = store.incarnation().await?;
-        shared.incarnations.observe(store, generation, asked_at).await?;
+        recognise(shared).await?;
     }
     let before = shared.incarnations.present();
     let fresh = store.heads().await?;
     let fell = shared.heads.borrow().iter().zip(&fresh).any(|(known, fresh)| fresh < known);
     if fell {
         tracing::error!("the log ends before what was read of it: committed events were lost");
-        // Unless somebody else has noticed and raised it.
+        // Progress that lies beyond is cut first, before its positions are given to others.
+        recognise(shared).await?;
+        // Unless that did it, or somebody else has noticed.
         shared.incarnations.raise(store, *under).await?;
     }
     *under = if fell { shared.incarnations.present() } else { before };
@@ -65,4 +65,10 @@ async fn look(shared: &Shared, was_away: bool, under: &mut Generation) -> porter
         known.clone_from(&fresh);
         moved
     }))
+}
+
+async fn recognise(shared: &Shared) -> portero_store::Result<()> {
+    let asked_at = Instant::now();
+    let generation = shared.store.incarnation().await?;
+    shared.incarnations.observe(&*shared.store, generation, asked_at).await
 }

@@ -23,6 +23,9 @@ const STREAMS_MAX: usize = 1_024;
 /// How long a stream that was asked to leave because of its age may take to settle.
 const AGED_PATIENCE: Duration = crate::MAX_HOLD;
 const AGED_RECONNECT_WITHIN: Duration = Duration::from_millis(200);
+/// How long lanes without a stream are kept after a consumer was cut off that works on something: it is back in a moment, and
+/// resumes that only as long as nobody else was offered its events.
+const CUT_INTEREST: Duration = Duration::from_millis(300);
 /// How far off the next look at the streams is, when nothing of them is due.
 const FAR: Duration = Duration::from_secs(3_600);
 
@@ -116,6 +119,9 @@ impl Actor {
         self.stream_left(&stream);
         // Whoever was asked to leave has left, however abruptly.
         let ending = if stream.leave.is_some() { Ending::Graceful } else { ending };
+        if ending == Ending::Abnormal && self.in_hand.values().any(|(stream, _)| *stream == id) {
+            self.late_until = self.late_until.max(Instant::now() + CUT_INTEREST);
+        }
         let now = self.now();
         for lane in self.lanes.values_mut() {
             lane.handle_stream_ended(now, &mut self.rng, id, ending);

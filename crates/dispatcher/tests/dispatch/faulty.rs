@@ -24,8 +24,6 @@ pub enum Flushes {
     LoseAnswer,
     /// They are not written, and nobody hears of it.
     LoseBoth,
-    /// They are not written.
-    Refuse,
 }
 
 /// Passes calls on to a real store, but for what is switched.
@@ -39,7 +37,7 @@ pub struct Faulty {
     /// Closed, renewals wait before they are made.
     pub renew_gate: Gate,
     poisonous: Mutex<HashSet<ReceiptId>>,
-    /// Heads are said to be so much lower.
+    /// Nobody can listen to hints.
     pub is_deaf: AtomicBool,
     /// How often it was listened.
     pub listened: AtomicUsize,
@@ -179,7 +177,6 @@ impl LaneStore for Faulty {
                 Err(unknown())
             }
             Flushes::LoseBoth => Err(unknown()),
-            Flushes::Refuse => Err(Error::new(ErrorKind::Unavailable, "the database is away")),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The dispatcher over real stores: what consumers get, what a restart keeps, what limits hold, who has which lanes.
 
+#![allow(unreachable_pub, reason = "modules of one test binary")]
+
 mod delivering;
 mod draining;
 mod failing;
@@ -9,6 +11,6 @@ mod guarding;
 mod hints;
 #[path = "../../../store-postgres/tests/it/harness.rs"]
 mod postgres;
+mod rolling;
 mod sharing;
-mod streams;
 mod support;
