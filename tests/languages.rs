@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use portero_client::v1;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::harness::{Gateway, Kind, Provider, Proxy, Setup, Site, eventually, subscription};
 use scripted::{Language, Scripted};
@@ -95,7 +96,8 @@ in_each_language!(every_outcome_does_what_it_says);
 
 async fn every_outcome_does_what_it_says(language: Language) {
     let mut stage = Stage::new(Kind::Sqlite).await;
-    stage.send("evt_late", "a", &["retry:500", "ack"]).await;
+    // Longer than the subscription's own first backoff, which is a second at most.
+    stage.send("evt_late", "a", &["retry:2000", "ack"]).await;
     stage.send("evt_after", "a", &["ack"]).await;
     stage.send("evt_early", "d", &["defer", "ack"]).await;
     stage.send("evt_first", "d", &["ack"]).await;
@@ -107,7 +109,7 @@ async fn every_outcome_does_what_it_says(language: Language) {
 
     assert_eq!(consumer.offers_of("stripe:a"), owned(&[("evt_late", 1), ("evt_late", 2), ("evt_after", 1)]));
     let waited = consumer.between("evt_late", 2);
-    assert!(waited >= Duration::from_millis(450), "it came again after {waited:?} instead of 500 ms");
+    assert!(waited >= Duration::from_millis(1_900), "it came again after {waited:?} instead of 2 s");
     assert_eq!(
         consumer.offers_of("stripe:d"),
         owned(&[("evt_early", 1), ("evt_first", 1), ("evt_early", 2)])
@@ -305,4 +307,29 @@ async fn a_consumer_that_is_refused_ends_and_says_why(language: Language) {
     assert!(!status.success(), "{status}");
     let last = eventually("it says why", PATIENCE, async || consumer.lines().pop()).await;
     assert_eq!((&last["what"], &last["final"]), (&json!("disconnected"), &json!(true)), "{last}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_stream_stays_open_because_both_sides_say_that_they_live() {
+    // The gateway ends a stream that it has not heard of for 25 seconds, and so do consumers.
+    const SILENCE: Duration = Duration::from_secs(27);
+    let mut stage = Stage::new(Kind::Sqlite).await;
+    let arguments = ["--subscription", "strict"];
+    let mut consumers = Vec::new();
+    for language in [Language::Rust, Language::Python, Language::Node] {
+        consumers.push((language, stage.consumer(language, &arguments).await));
+    }
+    let began = Instant::now();
+    eventually("the silence is long enough", PATIENCE, async || {
+        for (language, consumer) in &consumers {
+            let told: Vec<_> = consumer.lines().into_iter().map(|line| line["what"].clone()).collect();
+            assert_eq!(told, ["connected"], "{language:?}");
+        }
+        (began.elapsed() > SILENCE).then_some(())
+    })
+    .await;
+    stage.nothing_died().await;
+    for (_, consumer) in consumers {
+        assert!(consumer.terminate().await.success());
+    }
 }

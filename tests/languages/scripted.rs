@@ -162,8 +162,7 @@ impl Scripted {
         most
     }
 
-    /// Fails when an event came after its ack was on record, when an entity's place ever fell but for an event that had
-    /// stepped aside, or when an outcome was lost.
+    /// Fails when an event came after its ack was on record, or when an outcome was lost.
     pub(super) fn check_promises(&self) {
         let mut recorded: HashMap<String, bool> = HashMap::new();
         for line in self.lines() {
