@@ -48,6 +48,11 @@ pub(crate) fn is_undone_by_others(error: &sqlx::Error) -> bool {
     server_error(error).is_some_and(|e| matches!(e.code(), "40P01" | "40001"))
 }
 
+/// Whether the statement was undone because a lock did not come free in time.
+pub(crate) fn is_wait_in_vain(error: &sqlx::Error) -> bool {
+    server_error(error).is_some_and(|e| e.code() == "55P03")
+}
+
 /// The name of the unique constraint or index that a row would have broken.
 pub(crate) fn broken_unique(error: &sqlx::Error) -> Option<&str> {
     server_error(error).filter(|e| e.code() == "23505").and_then(PgDatabaseError::constraint)

@@ -56,7 +56,10 @@ impl PostgresStore {
             .idle_timeout(None)
             .after_connect(move |connection, _| {
                 let search_path = Arc::clone(&search_path);
-                Box::pin(async move { set_up(connection, Purpose::Plain, &search_path).await.map(|_| ()) })
+                Box::pin(async move {
+                    let fitness = set_up(connection, Purpose::Plain, &search_path).await?;
+                    fitness.map_err(|unfit| sqlx::Error::Configuration(unfit.message().into()))
+                })
             })
             .connect_with(options)
             .await?;

@@ -138,6 +138,7 @@ mod tests {
         Pools::open(&config).await.expect("opened")
     }
 
+    /// F43.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_connection_that_was_left_inside_a_transaction_is_not_handed_out() {
         let database = TestDatabase::create().await;

@@ -67,7 +67,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// `Unavailable` when the database cannot be reached within the acquire time-out; `FailedPrecondition` when the
-    /// configuration cannot be used or the role commits asynchronously.
+    /// configuration cannot be used, the role commits asynchronously, or the server is a standby.
     pub async fn connect(config: PostgresConfig) -> Result<Self> {
         let pools = Pools::open(&config).await?;
         Ok(Self { pools, config: Arc::new(config), accept: Arc::new(OnceCell::new()) })

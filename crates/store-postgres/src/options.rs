@@ -35,7 +35,8 @@ pub struct PoolSizes {
     pub ingest: u32,
     /// Lane flushes and reading the log.
     pub flush: u32,
-    /// Sessions, claims, configuration revision, health.
+    /// Sessions, rolls, hints, configuration revision, health; as many again for claiming and giving up lanes, so that a
+    /// thousand claims at once do not keep a session from being renewed. One more listens for hints.
     pub control: u32,
     /// Configuration, look-ups; half as many again for counting repeats, and one more for recording rejections.
     pub admin: u32,

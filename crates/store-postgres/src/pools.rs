@@ -38,6 +38,7 @@ pub(crate) struct Pools {
     pub(crate) repeats: Pool,
     pub(crate) flush: Pool,
     pub(crate) control: Pool,
+    pub(crate) lanes: Pool,
     pub(crate) admin: Pool,
     pub(crate) rejections: Pool,
 }
@@ -49,30 +50,26 @@ impl Pools {
     /// Checks the database with a first connection, then prepares the pools; they connect on demand.
     ///
     /// # Errors
-    /// `FailedPrecondition` when the configuration cannot be used or the role's commits are asynchronous; `Unavailable`
-    /// when the database cannot be reached.
+    /// `FailedPrecondition` when the configuration cannot be used, the role's commits are asynchronous, or the server is a
+    /// standby; `Unavailable` when the database cannot be reached.
     pub(crate) async fn open(config: &PostgresConfig) -> Result<Self> {
         let options = config.connect_options()?;
         let search_path = config.search_path()?;
         let check = async {
             let mut first = options.connect().await?;
-            let durable = set_up(&mut first, Purpose::Plain, &search_path).await?;
-            first.close().await.map(|()| durable)
+            let fitness = set_up(&mut first, Purpose::Plain, &search_path).await?;
+            first.close().await.map(|()| fitness)
         };
-        let durable =
+        let fitness =
             bounded(config.acquire_timeout, check).await.map_err(|e| store_error(&e, Effect::None))?;
-        if !durable {
-            return Err(Error::new(
-                ErrorKind::FailedPrecondition,
-                "synchronous_commit is off for this role or database: an accepted event could vanish in a crash; set it to on",
-            ));
-        }
+        fitness.map_err(|unfit| Error::new(ErrorKind::FailedPrecondition, unfit.message()))?;
         let pool = |purpose, size| pool(config, &options, &search_path, purpose, size);
         Ok(Self {
             ingest: pool(Purpose::Ingest, config.pools.ingest),
             repeats: pool(Purpose::Repeats, config.pools.admin.div_ceil(2)),
             flush: pool(Purpose::Plain, config.pools.flush),
             control: pool(Purpose::Plain, config.pools.control),
+            lanes: pool(Purpose::Plain, config.pools.control),
             admin: pool(Purpose::Plain, config.pools.admin),
             rejections: pool(Purpose::Rejections, REJECTIONS_CONNECTIONS),
         })
@@ -85,8 +82,9 @@ impl Pools {
         }
     }
 
-    const fn all(&self) -> [&Pool; 6] {
-        [&self.ingest, &self.repeats, &self.flush, &self.control, &self.admin, &self.rejections]
+    const fn all(&self) -> [&Pool; 7] {
+        let Self { ingest, repeats, flush, control, lanes, admin, rejections } = self;
+        [ingest, repeats, flush, control, lanes, admin, rejections]
     }
 }
 
@@ -110,10 +108,9 @@ fn pool(
         .after_connect(move |connection, _| {
             let search_path = search_path.clone();
             Box::pin(async move {
-                if set_up(connection, purpose, &search_path).await? {
-                    return Ok(());
-                }
-                Err(sqlx::Error::Configuration("synchronous_commit is off for this role or database".into()))
+                // After a failover the same address may lead to a standby.
+                let fitness = set_up(connection, purpose, &search_path).await?;
+                fitness.map_err(|unfit| sqlx::Error::Configuration(unfit.message().into()))
             })
         })
         .connect_lazy_with(options.clone());
@@ -128,15 +125,20 @@ mod tests {
     use crate::harness::TestDatabase;
     use crate::lease::rows;
 
+    /// F2, F5, F43, F45.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn every_session_is_set_up_whatever_the_defaults_are() {
         let database = TestDatabase::create().await;
-        for setting in
-            ["default_transaction_isolation = 'serializable'", "statement_timeout = 0", "lock_timeout = 0"]
-        {
-            database.run(format!("ALTER DATABASE {} SET {setting}", database.name())).await;
+        for isolation in ["serializable", "repeatable read"] {
+            let isolation = format!("default_transaction_isolation = '{isolation}'");
+            for setting in [&isolation, "statement_timeout = 0", "lock_timeout = 0"] {
+                database.run(format!("ALTER DATABASE {} SET {setting}", database.name())).await;
+            }
+            check_settings(&Pools::open(&database.config()).await.expect("opened")).await;
         }
-        let pools = Pools::open(&database.config()).await.expect("opened");
+    }
+
+    async fn check_settings(pools: &Pools) {
         for pool in pools.all() {
             let query = sqlx::query(
                 "SELECT current_setting('transaction_isolation') AS isolation,
@@ -158,6 +160,7 @@ mod tests {
             (&pools.repeats, "off"),
             (&pools.flush, "on"),
             (&pools.control, "on"),
+            (&pools.lanes, "on"),
             (&pools.admin, "on"),
             (&pools.rejections, "off"),
         ] {

@@ -71,12 +71,35 @@ impl Purpose {
     }
 }
 
-/// Sets a session up, independent of the defaults of server, database and role. Whether its commits wait for the disk.
+/// Why nothing may be entrusted to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// Its commits do not wait for the disk: an accepted event could vanish in a crash.
+    Asynchronous,
+    /// It replays another server's changes: it lags behind, and rewinds when it is promoted.
+    Standby,
+}
+
+impl Unfit {
+    /// For operators.
+    pub(crate) const fn message(self) -> &'static str {
+        match self {
+            Self::Asynchronous => {
+                "synchronous_commit is off for this role or database: an accepted event could vanish in a crash; set it to on"
+            }
+            Self::Standby => {
+                "this server is a standby: it lags behind its primary and may rewind; the URL must lead to the primary"
+            }
+        }
+    }
+}
+
+/// Sets a session up, independent of the defaults of server, database and role, and says whether it may be used.
 pub(crate) async fn set_up(
     connection: &mut PgConnection,
     purpose: Purpose,
     search_path: &str,
-) -> sqlx::Result<bool> {
+) -> sqlx::Result<Result<(), Unfit>> {
     let statement_timeout = purpose.statement_timeout_ms().to_string();
     let lock_timeout = purpose.lock_timeout_ms().to_string();
     let idle_timeout = IDLE_IN_TRANSACTION_MS.to_string();
@@ -101,7 +124,7 @@ pub(crate) async fn set_up(
     let (names, values): (Vec<_>, Vec<_>) = settings.into_iter().unzip();
     let row = sqlx::query(
         "WITH before AS MATERIALIZED (SELECT current_setting('synchronous_commit') AS synchronous_commit)
-         SELECT before.synchronous_commit,
+         SELECT before.synchronous_commit, pg_is_in_recovery() AS is_standby,
                 (SELECT count(set_config(s.name, s.value, false))
                  FROM before, unnest($1::text[], $2::text[]) AS s (name, value)
                  WHERE current_setting(s.name, true) IS NOT NULL)
@@ -112,7 +135,11 @@ pub(crate) async fn set_up(
     .bind(values)
     .fetch_one(connection)
     .await?;
-    Ok(row.try_get::<String, _>(0)? != "off")
+    if row.try_get("is_standby")? {
+        return Ok(Err(Unfit::Standby));
+    }
+    let is_asynchronous = row.try_get::<String, _>("synchronous_commit")? == "off";
+    Ok(if is_asynchronous { Err(Unfit::Asynchronous) } else { Ok(()) })
 }
 
 /// Whether a pooled connection may be handed out. Ingest and repeats run single statements only and are tried only after a rest;

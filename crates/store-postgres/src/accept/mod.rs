@@ -2,6 +2,7 @@
 
 mod batch;
 mod repeats;
+mod stalled;
 mod statement;
 
 use async_trait::async_trait;
@@ -28,7 +29,7 @@ impl AcceptStore for PostgresStore {
         }
         let statement = self.accept_statement().await?;
         let batch = Batch::new(events);
-        let placed = statement.run(&self.pools.ingest, &batch).await?;
+        let placed = statement.run(&self.pools, &batch).await?;
         let mut verdicts = batch.verdicts(&placed);
         let repeated = batch.repeated(&placed);
         if !repeated.is_empty() {

@@ -22,13 +22,14 @@ use sqlx::postgres::{PgArguments, PgBindIterExt, PgRow};
 use sqlx::{Arguments, AssertSqlSafe};
 
 use super::batch::{Batch, Placed};
-use crate::error::{Effect, corrupt, is_undone_by_others, refused, store_error};
+use super::stalled;
+use crate::error::{Effect, corrupt, is_undone_by_others, is_wait_in_vain, refused, store_error};
 use crate::lease::{PgQuery, rows};
-use crate::pools::Pool;
+use crate::pools::{Pool, Pools};
 use crate::row::{byte, get, unsigned};
 
 /// First key of the shards' advisory locks ("port"); the second is the shard.
-const SHARD_LOCKS: i32 = 0x706f_7274;
+pub(super) const SHARD_LOCKS: i32 = 0x706f_7274;
 /// How often a batch is tried again that the server undid because of others.
 const TRIES: u32 = 5;
 
@@ -57,14 +58,20 @@ impl Statement {
     }
 
     /// Runs it. What it placed is committed when this returns; with any error but `OutcomeUnknown` nothing is.
-    pub(super) async fn run(&self, pool: &Pool, batch: &Batch<'_>) -> Result<Placed> {
+    ///
+    /// Who waited for a lock in vain looks for the one who stalls with it, so that a later try gets through.
+    pub(super) async fn run(&self, pools: &Pools, batch: &Batch<'_>) -> Result<Placed> {
         let mut tries = 1;
         loop {
             let query = self.query(batch)?;
-            let mut lease = pool.lease().await?;
+            let mut lease = pools.ingest.lease().await?;
             let outcome = lease.rows(query).await;
             let again = outcome.as_ref().is_err_and(is_undone_by_others) && tries < TRIES;
+            let in_vain = outcome.as_ref().is_err_and(is_wait_in_vain);
             let outcome = lease.done(outcome, Effect::Commits);
+            if in_vain {
+                stalled::end_holders(&pools.control).await;
+            }
             if !again {
                 return outcome?.iter().map(placed).collect();
             }
@@ -213,6 +220,7 @@ RETURNING receipt_id, shard, position",
 mod tests {
     use super::*;
 
+    /// F13.
     #[test]
     fn the_statement_waits_for_nobody_and_notifies_nobody() {
         let sql = accept_sql(ShardCount::DEFAULT).to_lowercase();

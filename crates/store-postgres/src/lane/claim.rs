@@ -38,11 +38,7 @@ async fn claim_in(
     lanes: LaneCount,
     weight: u32,
 ) -> Result<Vec<ClaimedLane>> {
-    // Claims of one subscription are serial, so that the next statement sees every session that won a lane before.
-    let lock =
-        sqlx::query("SELECT starts_after FROM subscriptions WHERE subscription_no = $1 FOR NO KEY UPDATE");
-    let found = tx.rows(lock.bind(subscription.0)).await?;
-    let starts_after: Vec<i64> = get(found.first().ok_or_else(share::no_subscription)?, "starts_after")?;
+    let starts_after = lock(tx, subscription).await?.ok_or_else(share::no_subscription)?;
     sessions::hold(tx, session).await?;
     let wanted = share::weigh(tx, session, subscription, lanes, weight).await?;
     if wanted == 0 {
@@ -66,14 +62,27 @@ async fn claim_in(
     .bind(i32::from(lanes.get()))
     .bind(i64::from(wanted));
     let taken = tx.rows(take).await?;
-    let mut claimed = Vec::with_capacity(taken.len());
-    for row in &taken {
-        let lane = LaneNo(byte(row, "lane")?);
+    let lane = |row| Ok((LaneNo(byte(row, "lane")?), Epoch(get(row, "epoch")?)));
+    let taken: Vec<(LaneNo, Epoch)> = taken.iter().map(lane).collect::<Result<_>>()?;
+    progress(tx, shards, subscription, lanes, &starts_after, taken).await
+}
+
+/// What is known of lanes, cut to the log's heads where it lies beyond. The subscription's row is locked.
+async fn progress(
+    tx: &mut Tx,
+    shards: ShardCount,
+    subscription: SubscriptionNo,
+    lanes: LaneCount,
+    starts_after: &[i64],
+    taken: Vec<(LaneNo, Epoch)>,
+) -> Result<Vec<ClaimedLane>> {
+    let mut found = Vec::with_capacity(taken.len());
+    for (lane, epoch) in taken {
         let shard = lanes.shard_of(lane, shards);
         let start = starts_after.get(usize::from(shard.0)).copied().and_then(|n| u64::try_from(n).ok());
-        claimed.push(ClaimedLane {
+        found.push(ClaimedLane {
             lane: LaneKey { subscription, lane },
-            epoch: Epoch(get(row, "epoch")?),
+            epoch,
             state: JournalState {
                 seq: 0,
                 watermark: start.ok_or_else(|| corrupt("subscriptions.starts_after"))?,
@@ -84,14 +93,52 @@ async fn claim_in(
             deferred: Vec::new(),
         });
     }
-    claimed.sort_by_key(|claimed| claimed.lane);
-    if !claimed.is_empty() {
-        read_journal(tx, &mut claimed).await?;
-        parked::load(tx, &mut claimed).await?;
+    found.sort_by_key(|found| found.lane.lane);
+    if !found.is_empty() {
+        read_journal(tx, &mut found).await?;
+        parked::load(tx, &mut found).await?;
         let heads = history::heads(tx, shards).await?;
-        history::cut(tx, &heads, shards, lanes, &mut claimed).await?;
+        history::cut(tx, &heads, shards, lanes, &mut found).await?;
     }
-    Ok(claimed)
+    Ok(found)
+}
+
+/// Cuts all progress that lies beyond the log's heads, whoever owns it. At a claim it may be too late to notice: as soon as as
+/// many events came in as were lost, new ones stand at positions that count as settled.
+pub(super) async fn cut_all(pool: &Pool, shards: ShardCount) -> Result<()> {
+    for (subscription, lanes) in history::suspects(pool, shards).await? {
+        let mut tx = Tx::begin(pool).await?;
+        match cut_one(&mut tx, shards, subscription, lanes).await {
+            Ok(()) => tx.commit().await?,
+            Err(error) => {
+                tx.roll_back().await;
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn cut_one(
+    tx: &mut Tx,
+    shards: ShardCount,
+    subscription: SubscriptionNo,
+    lanes: LaneCount,
+) -> Result<()> {
+    // It may have been deleted meanwhile.
+    let found = lock(tx, subscription).await?;
+    let Some(starts_after) = found else { return Ok(()) };
+    // Nobody claims: the epochs mean nothing here.
+    let all = lanes.lanes().map(|lane| (lane, Epoch(1))).collect();
+    progress(tx, shards, subscription, lanes, &starts_after, all).await.map(drop)
+}
+
+/// Locks a subscription against claims, so that the next statement sees every session that won a lane before; where it begins.
+async fn lock(tx: &mut Tx, subscription: SubscriptionNo) -> Result<Option<Vec<i64>>> {
+    let lock =
+        sqlx::query("SELECT starts_after FROM subscriptions WHERE subscription_no = $1 FOR NO KEY UPDATE");
+    let found = tx.rows(lock.bind(subscription.0)).await?;
+    found.first().map(|row| get(row, "starts_after")).transpose()
 }
 
 /// The last state of each lane; what it replaced is deleted.

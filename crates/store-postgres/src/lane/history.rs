@@ -1,7 +1,7 @@
 //! Whether this is still the history that progress was recorded in: the generation, and progress beyond the log's head.
 
 use portero_store::{ClaimedLane, Result, codec};
-use portero_types::{Generation, LaneCount, ShardCount};
+use portero_types::{Generation, LaneCount, ShardCount, SubscriptionNo};
 
 use crate::error::{Effect, corrupt, refused};
 use crate::lease::{Tx, rows};
@@ -46,6 +46,43 @@ pub(super) async fn heads(tx: &mut Tx, shards: ShardCount) -> Result<Vec<u64>> {
     );
     let found = tx.rows(query.bind(i32::from(shards.get()))).await?;
     found.iter().map(|row| unsigned(row, "head")).collect()
+}
+
+/// Subscriptions of which something may lie beyond a head: all of those of which something does, and few others.
+pub(super) async fn suspects(pool: &Pool, shards: ShardCount) -> Result<Vec<(SubscriptionNo, LaneCount)>> {
+    let query = sqlx::query(
+        "WITH heads AS MATERIALIZED (
+             SELECT n AS shard, coalesce(pg_sequence_last_value(format('log_position_%s', n)::regclass), 0) AS head
+             FROM generate_series(0, $1 - 1) AS n
+         )
+         SELECT s.subscription_no, s.lanes FROM subscriptions s WHERE EXISTS (
+             SELECT FROM generate_series(0, s.lanes - 1) AS lane (n)
+             JOIN heads h ON h.shard = lane.n * $1 / s.lanes
+             LEFT JOIN LATERAL (
+                 SELECT watermark, acked, detours FROM lane_journal j
+                 WHERE j.subscription_no = s.subscription_no AND j.lane = lane.n
+                 ORDER BY j.epoch DESC, j.seq DESC LIMIT 1
+             ) j ON true
+             WHERE coalesce(j.watermark, s.starts_after[h.shard + 1]) > h.head
+                OR octet_length(j.acked) > 0 OR octet_length(j.detours) > 0
+                OR EXISTS (SELECT FROM parked_positions p WHERE p.subscription_no = s.subscription_no
+                           AND p.lane = lane.n AND p.position > h.head)
+                OR EXISTS (SELECT FROM parked_entities p WHERE p.subscription_no = s.subscription_no
+                           AND p.lane = lane.n AND p.overflow_last > h.head)
+                OR EXISTS (SELECT FROM deferred_events d WHERE d.subscription_no = s.subscription_no
+                           AND d.lane = lane.n AND d.position > h.head)
+         )",
+    );
+    let found = rows(pool, query.bind(i32::from(shards.get())), Effect::None).await?;
+    let suspect = |row| {
+        let lanes =
+            u16::try_from(get::<i32>(row, "lanes")?).ok().and_then(|lanes| LaneCount::new(lanes).ok());
+        Ok((
+            SubscriptionNo(get(row, "subscription_no")?),
+            lanes.ok_or_else(|| corrupt("subscriptions.lanes"))?,
+        ))
+    };
+    found.iter().map(suspect).collect()
 }
 
 /// Cuts what lies beyond its shard's head, in the lanes given and in the database, and raises the generation. Where nothing

@@ -35,6 +35,8 @@ impl LaneStore for PostgresStore {
 
     async fn incarnation(&self) -> Result<Generation> {
         let incarnation = self.identity().await?;
+        // Before anything is accepted here, so that no lost position was given again.
+        claim::cut_all(&self.pools.lanes, self.shards().await?).await?;
         history::recognise(&self.pools.control, &incarnation).await
     }
 
@@ -58,11 +60,11 @@ impl LaneStore for PostgresStore {
         weight: u32,
     ) -> Result<Vec<ClaimedLane>> {
         let shards = self.shards().await?;
-        claim::claim(&self.pools.control, shards, session, subscription, lanes, weight).await
+        claim::claim(&self.pools.lanes, shards, session, subscription, lanes, weight).await
     }
 
     async fn attend(&self, session: SessionId, subscription: SubscriptionNo, weight: u32) -> Result<()> {
-        if share::attend(&self.pools.control, session, subscription, weight).await? {
+        if share::attend(&self.pools.lanes, session, subscription, weight).await? {
             self.tell_of_lanes().await;
         }
         Ok(())
@@ -79,7 +81,7 @@ impl LaneStore for PostgresStore {
         instance: &str,
         boot: &str,
     ) -> Result<()> {
-        share::join(&self.pools.control, session, subscription, instance, boot).await?;
+        share::join(&self.pools.lanes, session, subscription, instance, boot).await?;
         self.tell_of_lanes().await;
         Ok(())
     }
@@ -91,7 +93,7 @@ impl LaneStore for PostgresStore {
         instance: &str,
         boot: &str,
     ) -> Result<()> {
-        share::leave(&self.pools.control, session, subscription, instance, boot).await
+        share::leave(&self.pools.lanes, session, subscription, instance, boot).await
     }
 
     async fn flush_lanes(&self, session: SessionId, flushes: &[LaneFlush]) -> Result<Vec<LaneKey>> {
@@ -104,7 +106,7 @@ impl LaneStore for PostgresStore {
         subscription: SubscriptionNo,
         lanes: Option<&[LaneNo]>,
     ) -> Result<()> {
-        share::release(&self.pools.control, session, subscription, lanes).await?;
+        share::release(&self.pools.lanes, session, subscription, lanes).await?;
         self.tell_of_lanes().await;
         Ok(())
     }
@@ -120,7 +122,7 @@ impl LaneStore for PostgresStore {
         session: SessionId,
         subscription: SubscriptionNo,
     ) -> Result<Vec<LaneRequest>> {
-        requests::take(&self.pools.control, session, subscription).await
+        requests::take(&self.pools.lanes, session, subscription).await
     }
 
     async fn parked_entities(

@@ -10,6 +10,7 @@ use sqlx::Row;
 
 use super::harness::TestDatabase;
 
+/// F8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asynchronous_commit_is_refused() {
     let database = TestDatabase::create().await;
@@ -19,12 +20,36 @@ async fn asynchronous_commit_is_refused() {
     assert!(error.to_string().contains("synchronous_commit"), "{error}");
 }
 
+/// F8: set after the start, it is met by the next connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn asynchronous_commit_that_comes_later_stops_new_connections() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let config = PostgresConfig { acquire_timeout: std::time::Duration::from_secs(1), ..database.config() };
+    let store = PostgresStore::connect(config).await.expect("connected");
+    database.run(format!("ALTER DATABASE {} SET synchronous_commit = off", database.name())).await;
+    assert_fails(store.accept(&[fixture.event("evt_1")]).await, ErrorKind::Unavailable);
+    let rows = database.run("SELECT count(*) AS receipts FROM receipts").await;
+    assert_eq!(rows[0].get::<i64, _>("receipts"), 0);
+}
+
+/// F2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_default_isolation_changes_nothing() {
-    let database = TestDatabase::create().await;
-    let name = database.name();
-    database.run(format!("ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")).await;
-    portero_store::testing::log::pages_never_miss_an_entry_while_writers_run(&database).await;
+    for isolation in ["serializable", "repeatable read"] {
+        let database = TestDatabase::create().await;
+        let name = database.name();
+        database
+            .run(format!("ALTER DATABASE {name} SET default_transaction_isolation = '{isolation}'"))
+            .await;
+        portero_store::testing::log::pages_never_miss_an_entry_while_writers_run(&database).await;
+        let database = TestDatabase::create().await;
+        let name = database.name();
+        database
+            .run(format!("ALTER DATABASE {name} SET default_transaction_isolation = '{isolation}'"))
+            .await;
+        portero_store::testing::sessions::claims_at_once_never_share_a_lane(&database).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

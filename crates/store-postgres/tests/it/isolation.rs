@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 
 use super::harness::{TestDatabase, loop_until};
 
+/// F43.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handlers_aborted_in_the_middle_of_transactions_leave_no_transaction_open() {
     let database = TestDatabase::create().await;
@@ -16,7 +17,7 @@ async fn handlers_aborted_in_the_middle_of_transactions_leave_no_transaction_ope
     let claim =
         fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed");
     let mut handlers = JoinSet::new();
-    for n in 0..300_u64 {
+    for n in 0..3_000_u64 {
         let store = fixture.store.clone();
         let lane = claim[0].clone();
         let abort = handlers.spawn(async move {
@@ -31,7 +32,7 @@ async fn handlers_aborted_in_the_middle_of_transactions_leave_no_transaction_ope
                 store.snapshot(),
             );
         });
-        for _ in 0..n % 60 {
+        for _ in 0..n % 23 {
             tokio::task::yield_now().await;
         }
         abort.abort();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use portero_store::testing::assert_fails;
 use portero_store::testing::fixture::{Fixture, again, new_rejection, position};
 use portero_store::testing::lanes::flush;
-use portero_store::{ErrorKind, Verdict};
+use portero_store::{ErrorKind, Hint, Verdict};
 use portero_types::Shard;
 use sqlx::{Executor, Row};
 
@@ -14,6 +14,7 @@ use super::harness::TestDatabase;
 /// First key of the shards' advisory locks.
 const SHARD_LOCKS: i32 = 0x706f_7274;
 
+/// F5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stalled_writer_stops_its_own_shard_only_and_for_a_bounded_time() {
     let database = TestDatabase::create().await;
@@ -57,6 +58,7 @@ async fn repeats_do_not_touch_a_shards_lock() {
     assert_eq!(verdicts, [Verdict::Duplicate { first: event.receipt_id }]);
 }
 
+/// F3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_that_the_server_undid_for_a_deadlock_is_tried_again() {
     let database = TestDatabase::create().await;
@@ -83,6 +85,7 @@ async fn a_batch_that_the_server_undid_for_a_deadlock_is_tried_again() {
     verdicts.into_iter().for_each(|verdict| assert!(position(verdict).n >= 1));
 }
 
+/// F15, F16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flush_waits_for_a_fence_and_then_writes_nothing() {
     let database = TestDatabase::create().await;
@@ -103,6 +106,7 @@ async fn a_flush_waits_for_a_fence_and_then_writes_nothing() {
     assert_eq!(rows[0].get::<i64, _>("rows"), 0);
 }
 
+/// F16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_takeover_waits_for_a_flush_under_way_and_finds_what_it_wrote() {
     let database = TestDatabase::create().await;
@@ -132,10 +136,12 @@ async fn a_takeover_waits_for_a_flush_under_way_and_finds_what_it_wrote() {
     assert_eq!((claim[0].state.watermark, claim[0].epoch.0), (7, 2));
 }
 
+/// F44.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_live_while_accepting_is_stuck() {
     let database = TestDatabase::create().await;
     let fixture = Fixture::new(&database).await;
+    let subscription = fixture.subscription("billing").await;
     let session = fixture.session("pod-1").await;
     let mut stalled = database.raw().await;
     stalled.execute("BEGIN").await.expect("begun");
@@ -150,8 +156,17 @@ async fn sessions_live_while_accepting_is_stuck() {
         accepts.spawn(async move { store.accept(&[event]).await.map(|_| ()) });
     }
     database.until_somebody_waits("advisory").await;
-    fixture.store.renew_session(session, Duration::from_secs(12)).await.expect("renewed");
-    fixture.store.revision().await.expect("read");
+    for _ in 0..5 {
+        fixture.store.renew_session(session, Duration::from_secs(12)).await.expect("renewed");
+        fixture.store.roll(session).await.expect("a roll");
+        fixture.store.hint(Hint::Lanes).await.expect("told");
+        fixture.store.revision().await.expect("read");
+    }
+    let claim =
+        fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed");
+    fixture.store.flush_lanes(session, &[flush(&claim[0], 1, 0, &[])]).await.expect("written");
+    fixture.store.heads().await.expect("the log is read");
+    fixture.store.subscription(&subscription.id).await.expect("admin goes on");
     stalled.execute("ROLLBACK").await.expect("released");
     accepts.join_all().await.into_iter().filter_map(Result::err).for_each(|error| {
         assert_eq!(
@@ -162,6 +177,31 @@ async fn sessions_live_while_accepting_is_stuck() {
     });
 }
 
+/// F44: a subscription that nobody can claim, and everybody tries to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_live_while_claims_are_stuck() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let subscription = fixture.subscription("billing").await;
+    let session = fixture.session("pod-1").await;
+    let mut stalled = database.raw().await;
+    stalled.execute("BEGIN; SELECT FROM subscriptions FOR UPDATE").await.expect("locked");
+    let mut claims = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let (store, no, lanes) = (fixture.store.clone(), subscription.no, subscription.lanes);
+        claims.spawn(async move { store.claim_lanes(session, no, lanes, 1).await });
+    }
+    database.until_somebody_waits("transactionid").await;
+    for _ in 0..20 {
+        fixture.store.renew_session(session, Duration::from_secs(12)).await.expect("renewed");
+        fixture.store.roll(session).await.expect("a roll");
+    }
+    stalled.execute("ROLLBACK").await.expect("released");
+    let claimed = claims.join_all().await.into_iter().filter_map(Result::ok).map(|lanes| lanes.len());
+    assert_eq!(claimed.sum::<usize>(), 16);
+}
+
+/// F6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_snapshot_stops_neither_accepting_nor_flushing() {
     let database = TestDatabase::create().await;
@@ -210,4 +250,29 @@ async fn a_flood_of_rejections_that_cannot_be_written_holds_up_nothing_else() {
         }
     }
     fixture.store.record(vec![new_rejection(&fixture.source, 99)]).await.expect("recorded");
+}
+
+/// F1: duplicates are removed before positions are handed out, so that there is no hole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn duplicates_at_once_leave_no_hole_in_the_positions() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let events: Vec<_> = (0..60).map(|n| fixture.event_in(Shard(0), &format!("evt_{n}"))).collect();
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..6 {
+        let (store, events) = (fixture.store.clone(), events.clone());
+        writers.spawn(async move {
+            for round in 0..12 {
+                let some = (0..10).map(|n| again(&events[(writer * 7 + round * 5 + n * 3) % events.len()]));
+                store.accept(&some.collect::<Vec<_>>()).await.expect("accepted");
+            }
+        });
+    }
+    writers.join_all().await;
+    let rows =
+        database.run("SELECT count(*) AS entries, max(position) AS head FROM log WHERE shard = 0").await;
+    let (entries, head) = (rows[0].get::<i64, _>("entries"), rows[0].get::<i64, _>("head"));
+    assert_eq!(entries, head);
+    let receipts = database.run("SELECT count(*) AS receipts FROM receipts").await;
+    assert_eq!(receipts[0].get::<i64, _>("receipts"), entries);
 }

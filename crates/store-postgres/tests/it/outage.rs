@@ -50,6 +50,7 @@ async fn a_store_does_not_open_without_its_database() {
     assert_fails(PostgresStore::connect(config).await, ErrorKind::Unavailable);
 }
 
+/// F4.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_answer_is_lost_is_met_by_the_retry() {
     let database = TestDatabase::create().await;
@@ -75,6 +76,7 @@ async fn a_batch_that_never_arrived_is_accepted_by_the_retry() {
     position(store.accept(&[event]).await.expect("the store has recovered")[0]);
 }
 
+/// F19.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flush_whose_answer_is_lost_may_be_sent_again() {
     let database = TestDatabase::create().await;
@@ -123,6 +125,7 @@ async fn a_backend_that_is_shut_down_in_the_middle_of_a_batch_leaves_nothing_beh
     assert_eq!(fixture.accepted(&event).await.shard, Shard(0));
 }
 
+/// F12.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_database_is_unavailable_and_says_so_to_health() {
     let database = TestDatabase::create().await;

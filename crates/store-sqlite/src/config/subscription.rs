@@ -130,7 +130,7 @@ pub(super) async fn list(
 }
 
 /// Every subscription.
-pub(super) async fn all(connection: &mut SqliteConnection) -> Result<Vec<Subscription>> {
+pub(crate) async fn all(connection: &mut SqliteConnection) -> Result<Vec<Subscription>> {
     let sql = subscriptions!("ORDER BY subscription_id");
     let rows = sqlx::query(sql).fetch_all(connection).await.map_err(statement)?;
     rows.iter().map(subscription).collect()

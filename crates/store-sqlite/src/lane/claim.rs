@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use portero_store::{ClaimedLane, Error, ErrorKind, LaneKey, Result};
+use portero_store::{ClaimedLane, Error, ErrorKind, LaneKey, Result, Subscription};
 use portero_types::{Epoch, LaneCount, LaneNo, SessionId, ShardCount, SubscriptionNo};
 use sqlx::SqliteConnection;
 
@@ -43,15 +43,42 @@ pub(super) async fn claim(
             None => Epoch(1),
         };
         take(connection, session, key, epoch).await?;
-        let shard = usize::from(lanes.shard_of(lane, shards).0);
-        let start = subscription.starts_after.get(shard).copied().unwrap_or(0);
-        let state = load::journal(connection, key, start).await?;
-        let parked = load::parked(connection, key).await?;
-        let deferred = load::deferred(connection, key).await?;
-        claimed.push(ClaimedLane { lane: key, epoch, state, parked, deferred });
+        claimed.push(progress(connection, &subscription, shards, lane, epoch).await?);
     }
     history::cut(connection, &heads, shards, &subscription, &mut claimed).await?;
     Ok(claimed)
+}
+
+/// Cuts all progress that lies beyond the log's heads. At a claim it may be too late to notice: as soon as as many events came
+/// in as were lost, new ones stand at positions that count as settled.
+pub(super) async fn cut_all(connection: &mut SqliteConnection, shards: ShardCount) -> Result<()> {
+    let heads = load::heads(connection).await?;
+    for subscription in subscription::all(connection).await? {
+        let mut found = Vec::new();
+        for lane in subscription.lanes.lanes() {
+            // Nobody claims: the epoch means nothing here.
+            found.push(progress(connection, &subscription, shards, lane, Epoch(1)).await?);
+        }
+        history::cut(connection, &heads, shards, &subscription, &mut found).await?;
+    }
+    Ok(())
+}
+
+/// What is known of a lane.
+async fn progress(
+    connection: &mut SqliteConnection,
+    subscription: &Subscription,
+    shards: ShardCount,
+    lane: LaneNo,
+    epoch: Epoch,
+) -> Result<ClaimedLane> {
+    let lane = LaneKey { subscription: subscription.no, lane };
+    let shard = usize::from(subscription.lanes.shard_of(lane.lane, shards).0);
+    let start = subscription.starts_after.get(shard).copied().unwrap_or(0);
+    let state = load::journal(connection, lane, start).await?;
+    let parked = load::parked(connection, lane).await?;
+    let deferred = load::deferred(connection, lane).await?;
+    Ok(ClaimedLane { lane, epoch, state, parked, deferred })
 }
 
 type Owner = (Option<Vec<u8>>, i64);

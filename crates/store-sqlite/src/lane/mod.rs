@@ -33,6 +33,9 @@ impl LaneStore for SqliteStore {
     }
 
     async fn incarnation(&self) -> Result<Generation> {
+        let shards = self.shards().await?;
+        // Before anything is accepted, so that no lost position was given again.
+        self.writer.write(move |connection| Box::pin(claim::cut_all(connection, shards))).await?;
         history::recognise(self).await
     }
 

@@ -166,6 +166,7 @@ pub async fn sixty_four_identical_accepts_at_once_make_one_receipt(database: &dy
     assert_eq!(fixture.store.events(&[winners[0]]).await.expect("read").len(), 1);
 }
 
+/// F3.
 pub async fn overlapping_batches_in_opposite_order_all_finish(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let other = database.open().await;

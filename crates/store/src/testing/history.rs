@@ -34,6 +34,7 @@ pub async fn the_same_database_is_the_same_incarnation(database: &dyn Database) 
     assert_eq!(store.incarnation().await.expect("looked"), Generation(2));
 }
 
+/// F9.
 pub async fn progress_beyond_the_head_is_cut_under_a_new_generation(database: &dyn Database) {
     let mut owned = Owned::new(database, 20).await;
     let head = owned.head;
@@ -73,6 +74,7 @@ pub async fn progress_beyond_the_head_is_cut_under_a_new_generation(database: &d
     assert_eq!(owned.found().await, (head, vec![]));
 }
 
+/// F9.
 pub async fn events_after_a_restored_log_are_not_taken_for_settled(database: &dyn Database) {
     let mut owned = Owned::new(database, 20).await;
     owned.write(&flush(&owned.lane, 1, 15, &[18])).await;
@@ -83,6 +85,17 @@ pub async fn events_after_a_restored_log_are_not_taken_for_settled(database: &dy
     owned.write(&flush(&owned.lane, 1, 11, &[13])).await;
     assert_eq!(owned.found().await, (11, vec![13]));
     assert_eq!(owned.fixture.store.generation().await.expect("a generation"), Generation(2));
+}
+
+/// F9: as many events came in as were lost before anybody claimed the lane again.
+pub async fn progress_beyond_the_head_is_cut_before_lost_positions_are_given_again(database: &dyn Database) {
+    let mut owned = Owned::new(database, 20).await;
+    owned.write(&flush(&owned.lane, 1, 15, &[18])).await;
+    database.rewind_log(Shard(0), 10).await;
+    assert_eq!(owned.fixture.store.incarnation().await.expect("looked"), Generation(2));
+    assert_eq!(owned.fixture.fill(Shard(0), 30).await, 40);
+    assert_eq!(owned.found().await, (10, vec![]));
+    assert_eq!(owned.fixture.store.incarnation().await.expect("looked again"), Generation(2));
 }
 
 pub async fn a_start_beyond_the_head_is_cut_once(database: &dyn Database) {

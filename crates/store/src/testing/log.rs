@@ -76,6 +76,7 @@ async fn tail(store: DynStore, shard: Shard, expected: usize) -> Vec<ReceiptId> 
     seen
 }
 
+/// F11.
 pub async fn pages_never_miss_an_entry_while_writers_run(database: &dyn Database) {
     const WRITERS: usize = 4;
     const BATCHES: usize = 25;

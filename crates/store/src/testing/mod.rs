@@ -224,6 +224,7 @@ macro_rules! conformance {
             the_same_database_is_the_same_incarnation,
             progress_beyond_the_head_is_cut_under_a_new_generation,
             events_after_a_restored_log_are_not_taken_for_settled,
+            progress_beyond_the_head_is_cut_before_lost_positions_are_given_again,
             a_start_beyond_the_head_is_cut_once,
             entries_that_retention_dropped_are_no_loss,
         ]);

@@ -202,6 +202,7 @@ pub async fn only_the_living_attend_what_is_there(database: &dyn Database) {
     assert_fails(store.join(session, nowhere, "i", "b").await, ErrorKind::NotFound);
 }
 
+/// F32.
 pub async fn the_newest_stream_of_an_instance_replaces_the_others(database: &dyn Database) {
     let shared = Shared::new(database).await;
     let (store, no, first) = (&shared.fixture.store, shared.subscription.no, shared.session);
