@@ -74,7 +74,8 @@ pub struct LaneConfig {
     /// Settled positions above the watermark in one flush. At the cap the oldest unsettled event leaves the window. At
     /// least 1. Default 512. After a restart the positions that an earlier owner had settled may come on top.
     pub acked_max: usize,
-    /// Waiting positions that one parked entity lists; what waits beyond stays in the log as a range. At least 1. Default 256.
+    /// Waiting positions that one parked entity lists; what waits beyond stays in the log as a range. At least 1; two
+    /// are always listed. Default 256.
     pub parked_max: usize,
     /// Tenants that may have a detour at the same time; 0 for a lane of one tenant. Default 8. A detour has half of the
     /// window's size for itself.

@@ -16,7 +16,7 @@ pub enum ParkedState {
 }
 
 /// What waits of an entity without being listed: all of its events above `after`, up to and including `last`. None of them
-/// was ever offered.
+/// is settled; this owner has offered none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow {
     /// Below the first one.

@@ -27,30 +27,36 @@ impl Lane {
     /// Leaves an event in the log, behind those of its entity that are listed.
     pub(super) fn spill(&mut self, entry: &Entry) {
         let state = self.entity_mut(entry.entity);
-        let after = state.queue.back().copied().unwrap_or(entry.n - 1);
-        let overflow = state.overflow.get_or_insert(Overflow { after, last: entry.n });
+        // Not from the last listed one on: when that is a deferred event that failed, later ones may be settled.
+        let overflow = state.overflow.get_or_insert(Overflow { after: entry.n - 1, last: entry.n });
         overflow.last = overflow.last.max(entry.n);
         self.overflowing.insert(entry.entity);
         self.batch.parks.insert(entry.entity);
         self.skip(entry.n, entry.tenant);
     }
 
-    /// Cuts what a freshly parked entity lists down to the bound.
+    /// Cuts what a freshly parked entity lists down to the bound, but for the first two: when the first one is a deferred event
+    /// that failed, the second one may have been offered before.
     pub(super) fn trim(&mut self, entity: EntityHash) {
-        let listed_max = self.listed_max().max(1);
+        let listed_max = self.listed_max().max(2);
         loop {
             let state = self.entity_mut(entity);
             if state.queue.len() <= listed_max {
                 return;
             }
             let Some(last) = state.queue.pop_back() else { return };
-            let after = state.queue.back().copied().unwrap_or(last - 1);
             let before = state.overflow.map_or(last, |overflow| overflow.last);
-            state.overflow = Some(Overflow { after, last: before });
+            state.overflow = Some(Overflow { after: last - 1, last: before });
             self.overflowing.insert(entity);
             self.events.remove(&last);
             self.outside.remove(&last);
         }
+    }
+
+    /// Whether an event at `position` may be in an overflow.
+    pub(super) fn may_overflow_with(&self, position: u64) -> bool {
+        let overflows = self.overflowing.iter().filter_map(|entity| self.entities.get(entity)?.overflow);
+        overflows.into_iter().any(|overflow| overflow.after < position && position <= overflow.last)
     }
 
     /// What has to be read of an entity's overflow now: a range, and how many events of it.

@@ -88,6 +88,9 @@ impl Lane {
         if is_former && self.detours.values().any(|detour| detour.has_before_it(token.position)) {
             // A former owner delivered it on a detour; this one may have still to read it.
             Status::TryAgain
+        } else if is_former && self.may_overflow_with(token.position) {
+            // A former owner had read it from an overflow that is as it was before.
+            Status::TryAgain
         } else if self.journal.has_passed(token.position) {
             // Events leave the lane only when their end is written.
             Status::Already

@@ -13,6 +13,7 @@ mod isolating;
 mod late;
 mod model;
 mod order;
+mod overflowing;
 mod property;
 mod restarts;
 mod store;
