@@ -51,7 +51,8 @@ impl Actor {
             LaneAction::Retry => Action::Retry,
             LaneAction::DeadLetter => Action::DeadLetter,
         };
-        let done = self.lanes.get_mut(&request.lane).map(|lane| lane.handle_request(now, request.entity, action));
+        let done =
+            self.lanes.get_mut(&request.lane).map(|lane| lane.handle_request(now, request.entity, action));
         match done {
             Some(Requested::Done | Requested::InFlight | Requested::NotParked) => tracing::info!(
                 subscription.id = %self.subscription.id, lane = %request.lane, action = ?action, by = request.by,
@@ -72,10 +73,9 @@ impl Actor {
 
     fn hand_on(&mut self, request: LaneRequest) {
         let (store, subscription) = (self.shared.store.clone(), self.subscription.no);
-        self.spawn(
-            async move { Done::HandedOn(store.request(subscription, request).await) },
-            || Done::HandedOn(Err(broken_write())),
-        );
+        self.spawn(async move { Done::HandedOn(store.request(subscription, request).await) }, || {
+            Done::HandedOn(Err(broken_write()))
+        });
     }
 
     pub(super) fn handed_on(&self, result: portero_store::Result<()>) {

@@ -45,8 +45,10 @@ impl Actor {
         let now = Instant::now();
         for mut waiting in std::mem::take(&mut self.resuming.0) {
             let unsettled = std::mem::take(&mut waiting.unsettled);
-            waiting.unsettled =
-                unsettled.into_iter().filter(|token| !self.resume_one(&mut waiting.attached, *token)).collect();
+            waiting.unsettled = unsettled
+                .into_iter()
+                .filter(|token| !self.resume_one(&mut waiting.attached, *token))
+                .collect();
             if !waiting.unsettled.is_empty() && now < waiting.by {
                 self.resuming.0.push(waiting);
                 continue;

@@ -40,6 +40,8 @@ pub(super) struct Sharing {
     said: Option<u32>,
     /// When the last call about ownership ended: an older roll may not show it.
     changed_at: Instant,
+    /// A roll came that could not be acted on: another one is asked for as soon as it can.
+    missed_roll: bool,
     /// Lanes that are ours and cannot be used, because what is stored of them breaks an invariant.
     broken: BTreeSet<LaneNo>,
     /// The session may own lanes that are not here: they are given up before the next claim.
@@ -66,6 +68,7 @@ impl Sharing {
             not_before: now,
             said: Some(0),
             changed_at: now,
+            missed_roll: false,
             broken: BTreeSet::new(),
             may_have_orphans: true,
             orphan_rolls: 0,
@@ -125,10 +128,11 @@ impl Actor {
         if !interest && self.sharing.leaving.len() < self.lanes.len() {
             self.hand_over_all(Instant::now() + LEAVING_PATIENCE);
         }
-        self.hand_over_when_quiet();
+        // First the weight: what is released then has somewhere to go.
         if alive {
             self.say_weight();
         }
+        self.hand_over_when_quiet();
     }
 
     fn claim_when_due(&mut self) {
@@ -262,6 +266,7 @@ impl Actor {
     pub(super) fn owned(&mut self, done: OwnedDone) {
         self.sharing.busy = false;
         self.sharing.changed_at = Instant::now();
+        self.look_again();
         match done {
             OwnedDone::Claimed { weight, result } => {
                 self.sharing.not_before = self.sharing.changed_at + CLAIM_EVERY;
@@ -286,6 +291,13 @@ impl Actor {
         }
     }
 
+    /// Asks for another roll when one was missed and can be acted on now.
+    fn look_again(&mut self) {
+        if !self.sharing.busy && std::mem::take(&mut self.sharing.missed_roll) {
+            self.shared.look_at_roll.notify_one();
+        }
+    }
+
     /// After a claim that failed, or whose lanes were lost.
     pub(super) fn claim_again(&mut self, orphans: bool) {
         self.sharing.wanted = true;
@@ -301,6 +313,8 @@ impl Actor {
         }
         // What was said or done since is not in it.
         if self.sharing.busy || reported.asked_at <= self.sharing.changed_at {
+            self.sharing.missed_roll = true;
+            self.look_again();
             return;
         }
         self.give_up_orphans(usize::from(reported.share.owned));

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use portero_dispatcher::{AttachError, EndReason, Ending, Flow, Outcome, Reason, Settlement, Status, StreamSpec};
+use portero_dispatcher::{
+    AttachError, EndReason, Ending, Flow, Outcome, Reason, Settlement, Status, StreamSpec,
+};
 use portero_store::testing::fixture::NOW;
 use portero_types::SubscriptionNo;
 

@@ -6,7 +6,9 @@ use portero_dispatcher::{DrainReason, EndReason, Frame, Outcome, Status};
 use portero_store::testing::fixture::NOW;
 use tokio::time::Instant;
 
-use crate::support::{Options, PATIENCE, Place, Run, accept, deliveries, ids, settle, settlement, until, until_the_end};
+use crate::support::{
+    Options, PATIENCE, Place, Run, accept, deliveries, ids, settle, settlement, until, until_the_end,
+};
 
 /// The next frame that asks to leave.
 async fn drain_frame(stream: &mut portero_dispatcher::StreamHandle) -> DrainReason {
@@ -67,7 +69,8 @@ async fn what_a_consumer_does_not_settle_by_the_deadline_is_taken_back_uncounted
     let parked = two.store.parked_entities(two.subscription.no, None, 10).await.expect("read");
     assert!(parked.iter().all(|row| row.attempts == 0 && row.interruptions == 0), "{parked:?}");
     // The one that was taken back was processed after all: the late ack still counts.
-    let late = two.dispatcher.settle(two.subscription.no, vec![settlement(stuck[0].token, Outcome::Ack)]).await;
+    let late =
+        two.dispatcher.settle(two.subscription.no, vec![settlement(stuck[0].token, Outcome::Ack)]).await;
     assert_eq!(late.expect("taken"), [Status::DurableLate]);
     one.stop().await;
     two.stop().await;

@@ -10,7 +10,9 @@ use portero_store::testing::fixture::NOW;
 use portero_types::{Clock, ManualClock, ReceiptId, Timestamp};
 
 use crate::faulty::{Faulty, Flushes};
-use crate::support::{Options, PATIENCE, Place, Run, accept, deliveries, ids, settle, settlement, until, until_the_end};
+use crate::support::{
+    Options, PATIENCE, Place, Run, accept, deliveries, ids, settle, settlement, until, until_the_end,
+};
 
 async fn faulty(place: &Place, options: Options) -> (Run, Arc<Faulty>) {
     let store = place.open().await;
@@ -139,7 +141,9 @@ async fn a_wall_clock_that_is_wrong_by_ten_minutes_takes_no_lanes_and_loses_none
         let clock = ManualClock::at(Timestamp::from_secs(NOW.as_secs() + skew));
         let options = Options { clock: Some(Arc::new(clock)), ..Options::new(&format!("skewed{skew}")) };
         let skewed = Run::start_with(place.open().await, options).await;
-        skewed.store.claim_lanes(skewed.session, skewed.subscription.no, skewed.subscription.lanes, 1)
+        skewed
+            .store
+            .claim_lanes(skewed.session, skewed.subscription.no, skewed.subscription.lanes, 1)
             .await
             .expect("asked");
         assert_eq!(skewed.share().await.0, 0, "the owner is alive by the database's clock");
@@ -160,7 +164,8 @@ async fn an_event_that_breaks_the_gateway_ends_as_a_dead_letter_and_the_others_a
     accept(&run.store, "bad", &["bad1", "bad2"]).await;
     accept(&run.store, "good", &["good1"]).await;
     faulty.poison(receipt_of(&run.store, "bad1").await);
-    let mut stream = run.attach_with(StreamSpec { flow: Flow { events_max: 8, ..Flow::default() }, ..run.spec("c") })
+    let mut stream = run
+        .attach_with(StreamSpec { flow: Flow { events_max: 8, ..Flow::default() }, ..run.spec("c") })
         .await
         .expect("attached");
     let clock = run.clock.clone();

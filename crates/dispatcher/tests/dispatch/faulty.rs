@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use portero_store::{
     ClaimedLane, DeadLetter, DynStore, Error, ErrorKind, Hint, HintStore, Hints, LaneFlush, LaneKey,
-    LaneRequest, LaneStore, LogEntry, LogPage, LogStore, NewSession, PageRequest, ParkedListing, Result, Roll,
+    LaneRequest, LaneStore, LogEntry, LogPage, LogStore, NewSession, PageRequest, ParkedListing, Result,
+    Roll,
 };
 use portero_types::{
     EntityHash, Event, Generation, LaneCount, LaneNo, ReceiptId, SessionId, Shard, SubscriptionNo,

@@ -24,7 +24,9 @@ async fn when_the_log_loses_its_end_all_streams_end_and_new_events_at_old_positi
     assert_eq!((a.generation(), b.generation()), (before, before));
 
     let tenant = portero_store::testing::fixture::tenant_id("acme");
-    let shards = portero_types::ShardCount::new(u16::try_from(one.store.heads().await.expect("heads").len()).expect("few"));
+    let shards = portero_types::ShardCount::new(
+        u16::try_from(one.store.heads().await.expect("heads").len()).expect("few"),
+    );
     let shard = EntityHash::of(&tenant, "e").slot().shard(shards.expect("a power of two"));
     database.rewind_log(shard, 1).await;
     assert_eq!(until_the_end(&mut a).await.1, EndReason::GenerationChanged);

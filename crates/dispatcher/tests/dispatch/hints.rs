@@ -41,7 +41,8 @@ async fn a_listener_whose_backend_is_killed_comes_back() {
     let Place::Postgres(database) = &place else { panic!("it is") };
     let run = Run::start(&place).await;
     let mut stream = run.attach("c").await;
-    let listening = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query ILIKE 'LISTEN%'";
+    let listening =
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query ILIKE 'LISTEN%'";
     until("it listens", async || !database.run(listening).await.is_empty()).await;
     database.run(format!("SELECT pg_terminate_backend(pid) FROM ({listening}) AS l")).await;
     accept(&run.store, "e", &["e1"]).await;

@@ -43,10 +43,15 @@ pub async fn restart(place: &Place) -> Duration {
         runs.push(Some(Arc::new(Run::start_as(place, &format!("gateway-{number}")).await)));
     }
     let gateways: Gateways = Arc::new(Mutex::new(runs));
-    let (seen, stop, accepted) =
-        (Arc::new(Mutex::new(Seen::default())), Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (seen, stop, accepted) = (
+        Arc::new(Mutex::new(Seen::default())),
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicUsize::new(0)),
+    );
     let consumers: Vec<_> = (0..3)
-        .map(|number| tokio::spawn(consume(number, Arc::clone(&gateways), Arc::clone(&seen), Arc::clone(&stop))))
+        .map(|number| {
+            tokio::spawn(consume(number, Arc::clone(&gateways), Arc::clone(&seen), Arc::clone(&stop)))
+        })
         .collect();
     let producer = tokio::spawn(produce(place.open().await, Arc::clone(&accepted), Arc::clone(&stop)));
     let acked = || seen.lock().expect("sound").durable.len();
@@ -127,7 +132,12 @@ async fn serve(run: &Run, stream: &mut StreamHandle, seen: &Mutex<Seen>) -> Resu
                         status = settle_for_good(run, &delivery, Outcome::Ack).await;
                     }
                     assert_eq!(status, Status::Durable, "{}", delivery.event.event_id);
-                    *seen.lock().expect("sound").durable.entry(delivery.event.event_id.clone()).or_default() += 1;
+                    *seen
+                        .lock()
+                        .expect("sound")
+                        .durable
+                        .entry(delivery.event.event_id.clone())
+                        .or_default() += 1;
                 }
             }
             Frame::Revoke { tokens } => assert!(tokens.is_empty(), "nothing takes long here"),

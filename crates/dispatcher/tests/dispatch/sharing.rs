@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::faulty::Faulty;
 use crate::support::{
-    History, Options, PATIENCE, Place, Run, accept, deliveries, ids, settle, settle_for_good, settlement, until,
-    until_the_end,
+    History, Options, PATIENCE, Place, Run, accept, deliveries, ids, settle, settle_for_good, settlement,
+    until, until_the_end,
 };
 
 async fn owns(run: &Run, lanes: u16) -> bool {
@@ -23,7 +23,9 @@ async fn work(run: &Run, streams: &mut [&mut StreamHandle], history: &mut Histor
     while history.len() < events {
         assert!(Instant::now() < deadline, "{} of {events} events came", history.len());
         for stream in streams.iter_mut() {
-            let Ok(frame) = tokio::time::timeout(Duration::from_millis(20), stream.next()).await else { continue };
+            let Ok(frame) = tokio::time::timeout(Duration::from_millis(20), stream.next()).await else {
+                continue;
+            };
             let Frame::Deliver(got) = frame.expect("the stream goes on") else { continue };
             for delivery in got {
                 let mut status = settle(stream, &delivery, Outcome::Ack).await;
@@ -111,7 +113,11 @@ async fn a_takeover_finds_what_the_old_owners_last_flush_wrote() {
     let new = Run::start_as(&place, "new").await;
     let mut next = new.attach("c").await;
     let again = deliveries(&mut next, 1).await;
-    assert_eq!(ids(&again), ["a1"], "the old owner's flush had not reached the database when the lane was taken over");
+    assert_eq!(
+        ids(&again),
+        ["a1"],
+        "the old owner's flush had not reached the database when the lane was taken over"
+    );
     // It arrives late, under a fenced session: nothing of it is written, and nobody is told that it was.
     slow.flush_gate.open();
     assert_eq!(settling.await.expect("answered"), [Status::TryAgain]);
@@ -217,7 +223,8 @@ async fn lanes_that_flap_between_streams_under_load_stall_nothing_and_leak_no_ro
         }
         // Half of the lanes go to the second stream while the first one has their events, and come back at once.
         let held = deliveries(&mut steady, 4).await;
-        let mut flapping = run.attach_with(StreamSpec { flow, ..run.spec("flapping") }).await.expect("attached");
+        let mut flapping =
+            run.attach_with(StreamSpec { flow, ..run.spec("flapping") }).await.expect("attached");
         for delivery in &held {
             assert_eq!(settle(&steady, delivery, Outcome::Ack).await, Status::Durable);
             history.acked(delivery);

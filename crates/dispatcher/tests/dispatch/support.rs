@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use portero_directory::{Directory, DirectoryConfig};
 use portero_dispatcher::{
-    AttachError, Delivery, DeliveryToken, Dispatcher, DispatcherConfig, EndReason, Flow, Frame, Outcome, Reason,
-    STREAM_AGE, Settlement, Status, StreamHandle, StreamSpec,
+    AttachError, Delivery, DeliveryToken, Dispatcher, DispatcherConfig, EndReason, Flow, Frame, Outcome,
+    Reason, STREAM_AGE, Settlement, Status, StreamHandle, StreamSpec,
 };
 use portero_keyring::{KeyId, Keyring};
 use portero_store::testing::fixture::{self, NOW};
