@@ -5,7 +5,7 @@ use std::time::Duration;
 use portero_client::v1;
 
 use super::{PATIENCE, check, one_gateway};
-use crate::harness::{Bare, Behaviour, Cluster, Consumer, Load, eventually, next_delivery, subscription};
+use crate::harness::{Bare, Behaviour, Cluster, Consumer, Load, Proxy, eventually, next_delivery, subscription};
 
 /// How long a peer that says nothing may count as alive, and a little more.
 const SILENCE: Duration = Duration::from_secs(35);
@@ -37,28 +37,68 @@ async fn lanes_that_flap_between_streams_keep_order_and_never_stall() {
     check(&mut cluster, accepted, dead).await;
 }
 
-/// F32: a consumer's packets are lost, and nothing says so.
+/// F32: consumers' packets are lost, in both directions or in one, and nothing says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_lanes_of_a_consumer_that_fell_silent_move_to_another() {
+async fn the_lanes_of_consumers_that_fell_silent_move_to_another() {
     let mut cluster = Cluster::start(1, |_| {}).await;
-    for _ in 0..2 {
+    for _ in 0..4 {
         cluster.add_consumer(Behaviour::Ack { after_ms: 0 }).await;
     }
-    let load = Load::start(&cluster.provider(), 8, Duration::from_millis(20));
-    eventually("both have work", PATIENCE, async || {
+    let load = Load::start(&cluster.provider(), 12, Duration::from_millis(20));
+    eventually("all have work", PATIENCE, async || {
         let history = cluster.history();
-        let of = |name: &str| history.started().filter(|(record, _)| record.consumer == name).count();
-        (of("consumer-0") > 10 && of("consumer-1") > 10).then_some(())
+        let has_work = |number: usize| {
+            let name = cluster.consumers[number].process.name();
+            history.started().filter(|(record, _)| record.consumer == name).count() > 10
+        };
+        (0..4).all(has_work).then_some(())
     })
     .await;
     cluster.consumers[0].link.blackhole();
+    cluster.consumers[1].link.mute();
+    cluster.consumers[2].link.deafen();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let accepted = load.finish().await;
-    // While it is still unreachable.
+    // While they are still unreachable.
     let dead = cluster.all_concluded(&accepted, SILENCE).await;
     assert!(dead.is_empty(), "{dead:?}");
-    cluster.consumers[0].link.heal();
+    for member in &cluster.consumers {
+        member.link.heal();
+    }
     check(&mut cluster, accepted, dead).await;
+}
+
+/// S6: a consumer behind a narrow line gets what the line carries, and others do not wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_on_a_narrow_line_delays_no_other_and_gets_everything_in_order() {
+    const EVENTS: usize = 100;
+    let (site, gateway, setup) = one_gateway().await;
+    let line = Proxy::start(gateway.grpc_address()).await;
+    line.narrow_answers(100_000);
+    let mut admin = setup.admin.clone();
+    admin.create_subscription(subscription("far", |_| {})).await.expect("a subscription");
+    let near = Consumer::start(&gateway).await;
+    let far = Consumer::through(&line, &site, "far").await;
+    near.is_connected().await;
+    far.is_connected().await;
+    let provider = setup.provider(&gateway);
+    for event in 0..EVENTS {
+        let entity = format!("entity-{}", event % 20);
+        let body = serde_json::json!({
+            "id": format!("evt_{event}"),
+            "type": "invoice.paid",
+            "padding": "x".repeat(10_000),
+            "data": { "object": { "id": entity, "sequence": event / 20 } },
+        });
+        assert_eq!(provider.send(body.to_string().as_bytes()).await.status, 200);
+    }
+    near.has_acked(EVENTS, PATIENCE).await;
+    assert!(far.acked() < EVENTS, "the line is narrow");
+    far.has_acked(EVENTS, PATIENCE).await;
+    near.check_promises();
+    far.check_promises();
+    near.stop().await;
+    far.stop().await;
 }
 
 /// F33: one client takes as much as it is given and reads none of it.

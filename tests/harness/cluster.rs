@@ -14,7 +14,7 @@ use super::{
 };
 
 /// The subscription that the consumers of a cluster share.
-pub(crate) const SUBSCRIPTION: &str = "shared";
+const SUBSCRIPTION: &str = "shared";
 
 /// Gateways, consumers and what is between them.
 pub(crate) struct Cluster {

@@ -108,10 +108,10 @@ impl Consumer {
         Self::of(gateway.client(&gateway.site.consumer_token(subscription)).await, subscription, handler)
     }
 
-    /// Acks everything from `billing`, by way of a proxy.
-    pub(crate) async fn through(proxy: &Proxy, site: &Site) -> Self {
-        let client = client_at(proxy.url(), &site.consumer_token("billing")).await;
-        Self::of(client, "billing", |_| async { Outcome::Ack })
+    /// Acks everything from a subscription, by way of a proxy.
+    pub(crate) async fn through(proxy: &Proxy, site: &Site, subscription: &str) -> Self {
+        let client = client_at(proxy.url(), &site.consumer_token(subscription)).await;
+        Self::of(client, subscription, |_| async { Outcome::Ack })
     }
 
     /// Answers each delivery of a subscription by `handler`.

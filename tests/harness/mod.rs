@@ -22,8 +22,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(crate) use bare::{Bare, next_delivery};
-pub(crate) use cluster::{Cluster, SUBSCRIPTION};
-pub(crate) use consumer::{Consumer, Handled};
+pub(crate) use cluster::Cluster;
+pub(crate) use consumer::Consumer;
 pub(crate) use consumer_process::{Behaviour, ConsumerProcess};
 pub(crate) use gateway::{Gateway, client_at};
 pub(crate) use history::{History, Offer, Record, What};
