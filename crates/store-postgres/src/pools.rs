@@ -67,7 +67,7 @@ impl Pools {
         Ok(Self {
             ingest: pool(Purpose::Ingest, config.pools.ingest),
             repeats: pool(Purpose::Repeats, config.pools.admin.div_ceil(2)),
-            flush: pool(Purpose::Plain, config.pools.flush),
+            flush: pool(Purpose::Delivery, config.pools.flush),
             control: pool(Purpose::Plain, config.pools.control),
             lanes: pool(Purpose::Plain, config.pools.control),
             admin: pool(Purpose::Plain, config.pools.admin),

@@ -24,6 +24,8 @@ pub(crate) enum Purpose {
     Repeats,
     /// Recording refused requests.
     Rejections,
+    /// Reading the log and its events, writing progress.
+    Delivery,
     /// Everything else.
     Plain,
 }
@@ -32,7 +34,7 @@ impl Purpose {
     /// Longest statement, milliseconds.
     const fn statement_timeout_ms(self) -> u64 {
         match self {
-            Self::Ingest | Self::Plain => 10_000,
+            Self::Ingest | Self::Delivery | Self::Plain => 10_000,
             Self::Repeats | Self::Rejections => 5_000,
         }
     }
@@ -47,7 +49,7 @@ impl Purpose {
         match self {
             Self::Ingest => 2_000,
             Self::Repeats | Self::Rejections => 500,
-            Self::Plain => 5_000,
+            Self::Delivery | Self::Plain => 5_000,
         }
     }
 
@@ -66,6 +68,14 @@ impl Purpose {
                 ("synchronous_commit", "off"),
             ],
             Self::Rejections => &[("synchronous_commit", "off")],
+            // By its index in order, a page of the log ends at its limit; a bitmap would first gather all that lies behind it.
+            Self::Delivery => &[
+                ("plan_cache_mode", "force_generic_plan"),
+                ("enable_seqscan", "off"),
+                ("enable_bitmapscan", "off"),
+                ("enable_hashjoin", "off"),
+                ("enable_mergejoin", "off"),
+            ],
             Self::Plain => &[],
         }
     }
