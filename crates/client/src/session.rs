@@ -25,8 +25,10 @@ use crate::outcome::{Outcome, from_duration, to_duration};
 const PROVEN: Duration = Duration::from_secs(5);
 /// Frames that may wait for the connection.
 const OUTBOUND_MAX: usize = 16;
-/// Which part of the time that a leaving gateway gives is used to finish work on the old stream.
+/// Which part of the time that a gateway gives before a reconnect is used to finish work on the old stream, and how much of it
+/// at most: nothing new comes meanwhile, and longer work can go on on the next stream.
 const STAY: f64 = 0.8;
+const STAY_MAX: Duration = Duration::from_secs(30);
 
 /// Why a stream ended.
 pub(crate) enum Ended {
@@ -262,7 +264,7 @@ impl Driver {
         let low = drain.reconnect_after_min.map_or(Duration::ZERO, from_duration);
         let high = drain.reconnect_after_max.map_or(low, from_duration);
         let reconnect_at = now + between(low, high, &mut self.rng);
-        let stay = drain.time_left.map_or(SILENCE_MAX, from_duration).mul_f64(STAY);
+        let stay = drain.time_left.map_or(SILENCE_MAX, from_duration).mul_f64(STAY).min(STAY_MAX);
         live.leaving = Some(Leaving { reconnect_at, at_latest: reconnect_at.max(now + stay) });
         self.release_untouched();
     }

@@ -1,4 +1,8 @@
 //! Entities whose events wait outside of the ordinary flow, and what an operator asks for them.
+#![expect(
+    clippy::redundant_closure,
+    reason = "an action's constructor is a function of one lifetime, and one of every lifetime is wanted"
+)]
 
 use portero_auth::{Action, SubscriptionRef};
 use portero_proto::v1;

@@ -1,4 +1,8 @@
 //! Subscriptions and their dead letters.
+#![expect(
+    clippy::redundant_closure,
+    reason = "an action's constructor is a function of one lifetime, and one of every lifetime is wanted"
+)]
 
 use portero_auth::{Action, Caller, SubscriptionRef, SubscriptionScope, allows};
 use portero_proto::v1;

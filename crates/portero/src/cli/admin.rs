@@ -233,6 +233,15 @@ pub(crate) enum StartFrom {
     Earliest,
 }
 
+/// What becomes of an entity when one of its events becomes a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeadLetterPolicy {
+    /// Its later events go on without it.
+    Continue,
+    /// Its later events wait for `portero parked retry`.
+    ParkEntity,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum SubscriptionCommand {
     /// Create a subscription.
@@ -257,9 +266,35 @@ pub(crate) enum SubscriptionCommand {
         /// How long a deferred event waits.
         #[arg(long, value_parser = humantime::parse_duration, default_value = "24h", value_name = "DURATION")]
         defer_deadline: Duration,
+        /// What becomes of an entity when one of its events becomes a dead letter.
+        #[arg(long, value_enum, default_value_t = DeadLetterPolicy::Continue, value_name = "POLICY")]
+        dead_letter_policy: DeadLetterPolicy,
         /// Where it begins.
         #[arg(long, value_enum, default_value_t = StartFrom::Latest)]
         from: StartFrom,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Change a subscription. What is not named stays as it is.
+    ///
+    /// Which events it carries, its lanes and where it began are fixed: for others, create another subscription.
+    #[command(after_help = "\
+Examples:
+  portero subscription update billing --attempts-max 30
+  portero subscription update billing --dead-letter-policy park-entity")]
+    Update {
+        /// Its id.
+        subscription: String,
+        /// Attempts before an event becomes a dead letter.
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000), value_name = "COUNT")]
+        attempts_max: Option<u32>,
+        /// How long a deferred event waits; events that are deferred already keep their deadlines.
+        #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
+        defer_deadline: Option<Duration>,
+        /// What becomes of an entity when one of its events becomes a dead letter. Entities that are blocked already stay so
+        /// until `portero parked retry`.
+        #[arg(long, value_enum, value_name = "POLICY")]
+        dead_letter_policy: Option<DeadLetterPolicy>,
         #[command(flatten)]
         common: Common,
     },

@@ -1,6 +1,7 @@
 //! The command line: what can be said, and nothing of how it is done.
 
 mod admin;
+mod parked;
 mod provider;
 mod send;
 mod tail;
@@ -13,9 +14,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use admin::{
-    Common, GivenToSource, ReceiptCommand, RejectionCommand, SecretCommand, SourceCommand, StartFrom,
-    SubscriptionCommand, TenantCommand,
+    Common, DeadLetterPolicy, GivenToSource, ReceiptCommand, RejectionCommand, SecretCommand, SourceCommand,
+    StartFrom, SubscriptionCommand, TenantCommand,
 };
+pub(crate) use parked::ParkedCommand;
 pub(crate) use provider::ProviderCommand;
 pub(crate) use send::SendArgs;
 pub(crate) use tail::TailArgs;
@@ -53,9 +55,12 @@ pub(crate) enum Command {
     /// Add, rotate, show, list and delete the secrets of a source.
     #[command(subcommand)]
     Secret(SecretCommand),
-    /// Create, show, list and delete subscriptions.
+    /// Create, change, show, list and delete subscriptions.
     #[command(subcommand)]
     Subscription(SubscriptionCommand),
+    /// List, retry and give up entities whose events wait.
+    #[command(subcommand)]
+    Parked(ParkedCommand),
     /// List, show and explain requests that were refused of late.
     #[command(subcommand)]
     Rejection(RejectionCommand),
@@ -226,7 +231,13 @@ mod tests {
             "portero secret add acme stripe --retire-others-after 3days",
             "portero secret add acme stripe --rotate",
             "portero subscription create billing --tenant acme --event-type invoice.* --from earliest",
+            "portero subscription create billing --dead-letter-policy park-entity",
+            "portero subscription update billing --attempts-max 20 --defer-deadline 2h --dead-letter-policy continue",
             "portero subscription dead-letters billing -o json",
+            "portero parked list billing -o json",
+            "portero parked retry billing 0a5f3c21d4e8b79606",
+            "portero parked retry billing --all",
+            "portero parked dead-letter billing 0a5f3c21d4e8b79606",
             "portero receipt get acme stripe/evt_1 --endpoint http://gateway:50051 --token-file t",
             "portero provider list --category payments",
             "portero provider show stripe --recipe",
@@ -257,6 +268,11 @@ mod tests {
             "portero source update acme own --public-url https://a/b --no-public-urls",
             "portero rejection explain acme own",
             "portero rejection explain acme own req_1 --request r.http",
+            "portero subscription update billing --event-type invoice.*",
+            "portero subscription create billing --dead-letter-policy stop",
+            "portero parked retry billing",
+            "portero parked retry billing 0a5f3c21d4e8b79606 --all",
+            "portero parked dead-letter billing",
             "portero send stripe -n 0",
             "portero send stripe --curl -n 2",
             "portero tail demo -n 0",

@@ -33,6 +33,7 @@ page!(ListSecretsResponse, secrets, Secret);
 page!(ListSubscriptionsResponse, subscriptions, Subscription);
 page!(ListRejectionsResponse, rejections, Rejection);
 page!(ListDeadLettersResponse, dead_letters, DeadLetter);
+page!(ListParkedEntitiesResponse, parked_entities, ParkedEntity);
 
 /// Asks for page after page and shows what is on them.
 pub(super) async fn show<P, R>(
@@ -45,14 +46,22 @@ where
     R: Record + From<P::Item>,
 {
     let mut listing = Listing::<R>::new(output);
+    each(api, fetch, |item| listing.push(&R::from(item))).await?;
+    listing.finish()
+}
+
+/// Asks for page after page and hands on what is on them.
+pub(super) async fn each<P: Page>(
+    api: &AdminApi,
+    fetch: impl AsyncFn(Admin, String) -> Result<Response<P>, Status>,
+    mut take: impl FnMut(P::Item) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let mut token = String::new();
     loop {
         let (items, next) = api.ask(fetch(api.calls(), token.clone())).await?.split();
-        for item in items {
-            listing.push(&R::from(item))?;
-        }
+        items.into_iter().try_for_each(&mut take)?;
         if next.is_empty() {
-            return listing.finish();
+            return Ok(());
         }
         if next == token {
             return Err(

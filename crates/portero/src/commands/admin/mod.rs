@@ -2,6 +2,7 @@
 
 mod list;
 mod name;
+pub(crate) mod parked;
 pub(crate) mod receipt;
 pub(crate) mod rejection;
 pub(crate) mod secret;

@@ -25,6 +25,11 @@ pub(super) fn subscription(subscription: &str) -> String {
     format!("subscriptions/{subscription}")
 }
 
+/// `subscriptions/{subscription}/parkedEntities/{entity}`.
+pub(super) fn parked_entity(subscription: &str, entity: &str) -> String {
+    format!("subscriptions/{subscription}/parkedEntities/{entity}")
+}
+
 /// The id at a place of a name, counted from 0; empty when there is none.
 pub(super) fn id(name: &str, place: usize) -> String {
     name.split('/').nth(place * 2 + 1).unwrap_or_default().to_owned()

@@ -1,11 +1,14 @@
 //! `portero subscription`.
 
+use std::time::Duration;
+
 use portero_client::v1;
 use serde::Serialize;
 
 use super::{list, name};
-use crate::cli::{Common, StartFrom, SubscriptionCommand};
+use crate::cli::{Common, DeadLetterPolicy, StartFrom, SubscriptionCommand};
 use crate::commands::connection::AdminApi;
+use crate::commands::exit::Failure;
 use crate::commands::present::{self, Record};
 
 /// Subscriptions on a page: each may carry two hundred filters.
@@ -24,6 +27,7 @@ pub(crate) async fn run(command: SubscriptionCommand) -> anyhow::Result<()> {
             lanes,
             attempts_max,
             defer_deadline,
+            dead_letter_policy,
             from,
             common,
         } => {
@@ -40,6 +44,7 @@ pub(crate) async fn run(command: SubscriptionCommand) -> anyhow::Result<()> {
                 attempts_max,
                 defer_deadline: Some(present::duration(defer_deadline)),
                 start_at: start_at.into(),
+                dead_letter_policy: policy(dead_letter_policy).into(),
                 ..v1::Subscription::default()
             };
             let name = name::subscription(&subscription);
@@ -50,6 +55,22 @@ pub(crate) async fn run(command: SubscriptionCommand) -> anyhow::Result<()> {
                 .await
                 .map_err(|error| error.about(&name))?;
             present::one(common.output.output, &Subscription::from(created))
+        }
+        SubscriptionCommand::Update {
+            subscription,
+            attempts_max,
+            defer_deadline,
+            dead_letter_policy,
+            common,
+        } => {
+            let name = name::subscription(&subscription);
+            let request = update(name.clone(), attempts_max, defer_deadline, dead_letter_policy)?;
+            let api = AdminApi::open(&common.connect).await?;
+            let changed = api.ask(api.calls().update_subscription(request)).await;
+            present::one(
+                common.output.output,
+                &Subscription::from(changed.map_err(|error| error.about(&name))?),
+            )
         }
         SubscriptionCommand::Get { subscription, common } => {
             let api = AdminApi::open(&common.connect).await?;
@@ -77,6 +98,43 @@ pub(crate) async fn run(command: SubscriptionCommand) -> anyhow::Result<()> {
     }
 }
 
+/// A change of what is given.
+fn update(
+    name: String,
+    attempts_max: Option<u32>,
+    defer_deadline: Option<Duration>,
+    dead_letter_policy: Option<DeadLetterPolicy>,
+) -> Result<v1::UpdateSubscriptionRequest, Failure> {
+    let paths: Vec<String> = [
+        attempts_max.map(|_| "attempts_max"),
+        defer_deadline.map(|_| "defer_deadline"),
+        dead_letter_policy.map(|_| "dead_letter_policy"),
+    ]
+    .into_iter()
+    .flatten()
+    .map(str::to_owned)
+    .collect();
+    if paths.is_empty() {
+        return Err(Failure::usage("nothing is to be changed: see `portero subscription update --help`"));
+    }
+    let subscription = v1::Subscription {
+        name,
+        attempts_max: attempts_max.unwrap_or_default(),
+        defer_deadline: defer_deadline.map(present::duration),
+        dead_letter_policy: dead_letter_policy.map_or(0, |given| policy(given).into()),
+        ..v1::Subscription::default()
+    };
+    let update_mask = Some(prost_types::FieldMask { paths });
+    Ok(v1::UpdateSubscriptionRequest { subscription: Some(subscription), update_mask })
+}
+
+const fn policy(given: DeadLetterPolicy) -> v1::DeadLetterPolicy {
+    match given {
+        DeadLetterPolicy::Continue => v1::DeadLetterPolicy::Continue,
+        DeadLetterPolicy::ParkEntity => v1::DeadLetterPolicy::ParkEntity,
+    }
+}
+
 async fn dead_letters(subscription: &str, common: &Common) -> anyhow::Result<()> {
     let api = AdminApi::open(&common.connect).await?;
     let parent = name::subscription(subscription);
@@ -98,6 +156,8 @@ struct Subscription {
     lanes: u32,
     attempts_max: u32,
     defer_deadline_secs: Option<u64>,
+    dead_letter_policy: &'static str,
+    expired_count: u64,
     create_time: Option<String>,
 }
 
@@ -105,6 +165,11 @@ impl From<v1::Subscription> for Subscription {
     fn from(subscription: v1::Subscription) -> Self {
         Self {
             subscription: name::id(&subscription.name, 0),
+            dead_letter_policy: match subscription.dead_letter_policy() {
+                v1::DeadLetterPolicy::Unspecified | v1::DeadLetterPolicy::Continue => "continue",
+                v1::DeadLetterPolicy::ParkEntity => "park-entity",
+            },
+            expired_count: subscription.expired_count,
             name: subscription.name,
             tenant: Some(name::id(&subscription.tenant, 0)).filter(|tenant| !tenant.is_empty()),
             sources: subscription.sources,
@@ -145,6 +210,8 @@ impl Record for Subscription {
             ("lanes", self.lanes.to_string()),
             ("attempts at most", self.attempts_max.to_string()),
             ("deferred for at most", present::for_people(self.defer_deadline_secs)),
+            ("after a dead letter", self.dead_letter_policy.to_owned()),
+            ("expired undelivered", self.expired_count.to_string()),
             ("created", self.create_time.clone().unwrap_or_default()),
         ]
     }
@@ -217,7 +284,7 @@ mod tests {
         let wanted = serde_json::json!({
             "name": "subscriptions/billing", "subscription": "billing", "tenant": "acme", "sources": [],
             "event_types": ["invoice.*"], "lanes": 16, "attempts_max": 16, "defer_deadline_secs": 86_400,
-            "create_time": null,
+            "dead_letter_policy": "continue", "expired_count": 0, "create_time": null,
         });
         assert_eq!(serde_json::to_value(&subscription).expect("serialises"), wanted);
         assert_eq!(subscription.row().len(), Subscription::COLUMNS.len());
@@ -226,5 +293,16 @@ mod tests {
         let json = serde_json::to_value(&letter).expect("serialises");
         assert_eq!(json["position"], u64::MAX);
         assert_eq!(letter.row().len(), DeadLetter::COLUMNS.len());
+    }
+
+    #[test]
+    fn an_update_names_what_is_given_and_is_refused_when_nothing_is() {
+        let request = update("subscriptions/a".to_owned(), Some(3), None, Some(DeadLetterPolicy::ParkEntity));
+        let request = request.expect("a request");
+        assert_eq!(request.update_mask.expect("a mask").paths, ["attempts_max", "dead_letter_policy"]);
+        let wanted = request.subscription.expect("a subscription");
+        assert_eq!(wanted.dead_letter_policy(), v1::DeadLetterPolicy::ParkEntity);
+        let refused = update("subscriptions/a".to_owned(), None, None, None).expect_err("refused");
+        assert!(refused.to_string().contains("nothing is to be changed"));
     }
 }
