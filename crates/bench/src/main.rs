@@ -4,13 +4,26 @@
 //! |---|---|
 //! | `accept` | how many events a second are accepted durably, and how long does one wait, beside a plain receiver |
 //! | `verify` | what verifying and reading one request costs, beside bare HMAC and serde_json |
+//! | `drain` | how fast a backlog reaches a consumer, beside a queue of rows with `SKIP LOCKED` |
+//! | `latency` | how long from the request to the handler, at a fixed rate |
+//! | `snapshot` | how fast a backlog drains while a snapshot is held open |
+//! | `quiet` | how long a tenant waits behind another one's backlog |
+//! | `rolling` | what a rolling restart of gateways does to deliveries |
+//! | `memory` | what idle subscriptions and stalled consumers cost |
 //! | `serve-baseline`, `serve-portero` | the two receivers that `accept` compares, each a process of its own |
+//! | `consume`, `work-queue` | the two consumers that `drain` compares, each a process of its own |
 //!
-//! A comparison must never loosen what it compares: `accept` refuses a database that does not wait for the disk, and counts
-//! the rows behind the answers after each round.
+//! A comparison must never loosen what it compares: a database that does not wait for the disk is refused, `accept` counts the
+//! rows behind the answers after each round, and `drain` fails when an event comes twice or out of order.
 
 mod accept;
 mod clock;
+mod connection;
+mod database;
+mod delivery;
+mod figures;
+mod process;
+mod progress;
 mod serve;
 mod stripe;
 mod verify;
@@ -32,10 +45,26 @@ enum Command {
     Accept(accept::Options),
     /// Microseconds to verify and read one Stripe request: Portero's recipe beside bare HMAC and serde_json.
     Verify(verify::Options),
+    /// Events per second out of a backlog: Portero beside a queue of rows with FOR UPDATE SKIP LOCKED.
+    Drain(delivery::drain::Options),
+    /// Milliseconds from the request to the handler at a fixed rate, with the consumer here and at another gateway.
+    Latency(delivery::latency::Options),
+    /// Events per second out of a backlog while a snapshot is held open.
+    Snapshot(delivery::snapshot::Options),
+    /// Milliseconds that a quiet tenant waits while another one has a backlog in the same subscription.
+    Quiet(delivery::quiet::Options),
+    /// The longest gap, redeliveries and counted attempts in a rolling restart under load.
+    Rolling(delivery::rolling::Options),
+    /// Memory per 1,000 idle subscriptions and per stalled consumer.
+    Memory(delivery::memory::Options),
     /// The plain receiver: verifies, then inserts receipt and payload in one transaction per request.
     ServeBaseline(serve::Options),
     /// Portero's edge on Postgres, wired as the gateway does it.
     ServePortero(serve::Options),
+    /// A consumer by the SDK that acks everything, until it has so many events.
+    Consume(delivery::consumer::Options),
+    /// The worker of the queue of rows, until it has so many events.
+    WorkQueue(delivery::queue::worker::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -50,6 +79,14 @@ fn main() -> anyhow::Result<()> {
             Command::Verify(options) => verify::run(&options),
             Command::ServeBaseline(options) => serve::baseline::run(options).await,
             Command::ServePortero(options) => serve::portero::run(options).await,
+            Command::Drain(options) => delivery::drain::run(options).await,
+            Command::Latency(options) => delivery::latency::run(options).await,
+            Command::Snapshot(options) => delivery::snapshot::run(options).await,
+            Command::Quiet(options) => delivery::quiet::run(options).await,
+            Command::Rolling(options) => delivery::rolling::run(options).await,
+            Command::Memory(options) => delivery::memory::run(options).await,
+            Command::Consume(options) => delivery::consumer::run(options).await,
+            Command::WorkQueue(options) => delivery::queue::worker::run(options).await,
         }
     })
 }

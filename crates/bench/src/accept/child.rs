@@ -8,9 +8,9 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::Options;
-use super::database::Database;
-use super::process::Process;
+use super::{Options, Side};
+use crate::database::Database;
+use crate::process::Process;
 use crate::serve::Ready;
 
 /// How long a receiver may take to start (it migrates its database) or to stop.
@@ -24,11 +24,16 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts a receiver and waits until it can be reached.
-    pub(super) async fn start(database: &Database, secret: &str, options: &Options) -> anyhow::Result<Self> {
+    pub(super) async fn start(
+        side: Side,
+        database: &Database,
+        secret: &str,
+        options: &Options,
+    ) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut command = Command::new(program);
         command
-            .arg(database.side.command())
+            .arg(side.command())
             .args(["--postgres-url", &database.url, "--secret", secret])
             .args(["--baseline-connections", &options.baseline_connections.to_string()]);
         if let Some(commits) = options.tuning.commits_in_flight {

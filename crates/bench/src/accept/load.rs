@@ -8,8 +8,8 @@ use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::connection::Connection;
 use super::requests::Requests;
+use crate::connection::Connection;
 
 /// Longest latency told apart, microseconds.
 const LATENCY_MICROS_MAX: u64 = 60_000_000;

@@ -5,14 +5,10 @@
 //! connections, discards the warm-up, stops it, and counts the rows behind the answers.
 
 mod child;
-mod connection;
-mod database;
 mod load;
-mod process;
 mod report;
 mod requests;
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,11 +16,12 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 
 use self::child::Child;
-use self::database::{Database, Server};
 use self::load::Load;
-use self::process::Process;
 use self::report::{Report, Round};
 use self::requests::Requests;
+use crate::database::{Database, Server};
+use crate::process::Process;
+use crate::progress::say;
 use crate::serve::Tuning;
 use crate::stripe::{Events, Key};
 
@@ -125,10 +122,9 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
             Err(error) => outcome = Err(error),
         }
     }
-    for database in databases {
-        let name = database.name.clone();
+    for (_, database) in &databases {
         if let Err(error) = server.drop(database).await {
-            say(&format!("the database {name} is still there: {error:#}"));
+            say(&format!("the database {} is still there: {error:#}", database.name));
         }
     }
     outcome?;
@@ -138,19 +134,23 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn create(server: &Server, sides: &[Side], databases: &mut Vec<Database>) -> anyhow::Result<()> {
+async fn create(
+    server: &Server,
+    sides: &[Side],
+    databases: &mut Vec<(Side, Database)>,
+) -> anyhow::Result<()> {
     for side in sides {
-        databases.push(server.create(*side).await?);
+        databases.push((*side, server.create(side.name()).await?));
     }
     Ok(())
 }
 
-async fn measure(options: &Options, databases: &[Database]) -> anyhow::Result<Report> {
+async fn measure(options: &Options, databases: &[(Side, Database)]) -> anyhow::Result<Report> {
     let mut report = Report::new(options);
-    for database in databases {
+    for (side, database) in databases {
         let settings = database.settings().await?;
         settings.ensure_durable()?;
-        say(&format!("{}: {settings}", database.side.name()));
+        say(&format!("{}: {settings}", side.name()));
         report.settings = Some(settings);
     }
     let mut random = [0; 24];
@@ -158,21 +158,35 @@ async fn measure(options: &Options, databases: &[Database]) -> anyhow::Result<Re
     let secret = format!("whsec_{}", hex::encode(random));
     let mut stored = vec![0; databases.len()];
     for number in 1..=options.rounds {
-        for (database, stored) in databases.iter().zip(&mut stored) {
-            let rate = report.last_rate(database.side);
-            let round = round(options, database, &secret, number, rate).await?;
+        for ((side, database), stored) in databases.iter().zip(&mut stored) {
+            let rate = report.last_rate(*side);
+            let round = round(options, *side, database, &secret, number, rate).await?;
             *stored += round.answered;
-            database.expect_rows(*stored).await?;
-            say(&format!("round {number}, {}: {round}", database.side.name()));
-            report.add(database.side, round);
+            expect_rows(*side, database, *stored).await?;
+            say(&format!("round {number}, {}: {round}", side.name()));
+            report.add(*side, round);
         }
     }
     Ok(report)
 }
 
+/// Whether each table holds one row per answer.
+async fn expect_rows(side: Side, database: &Database, answered: u64) -> anyhow::Result<()> {
+    for table in side.tables() {
+        let found = database.count(table).await?;
+        ensure!(
+            found == answered,
+            "{}: {answered} requests were answered as accepted, but {table} has {found} rows",
+            side.name()
+        );
+    }
+    Ok(())
+}
+
 /// One receiver, started, driven and stopped.
 async fn round(
     options: &Options,
+    side: Side,
     database: &Database,
     secret: &str,
     number: u32,
@@ -180,7 +194,7 @@ async fn round(
 ) -> anyhow::Result<Round> {
     database.settle().await?;
     let events = Events::new(options.body_bytes, number, options.entities)?;
-    let child = Child::start(database, secret, options).await?;
+    let child = Child::start(side, database, secret, options).await?;
     let length = Duration::from_secs(options.warm_up + options.seconds);
     let requests = Arc::new(Requests::prepare(events, &Key::new(secret), child.ready(), length, rate));
     let load = Load {
@@ -198,10 +212,4 @@ async fn round(
     let after = [receiver_after, database.server_cpu().await, load_after];
     let used = |part: usize| Some(after[part]?.saturating_sub(before[part]?));
     Round::new(&measured?, used(0), used(1), used(2))
-}
-
-/// Progress, beside the report.
-fn say(line: &str) {
-    // Whoever closed standard error does not want it.
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -8,9 +8,10 @@ use anyhow::ensure;
 use comfy_table::Table;
 use serde::Serialize;
 
-use super::database::Settings;
 use super::load::Measured;
 use super::{Options, RATIO_AIM, Side};
+use crate::database::Settings;
+use crate::figures::{median as middle_of, per, to_ms};
 use crate::serve::Tuning;
 
 /// One round of one receiver.
@@ -148,17 +149,12 @@ impl Report {
 /// The median of each figure by itself.
 fn median(rounds: &[Round]) -> Option<Round> {
     rounds.first()?;
-    let of = |mut figures: Vec<f64>| {
-        figures.sort_by(f64::total_cmp);
-        let half = figures.len() / 2;
-        if figures.len() % 2 == 1 { figures[half] } else { f64::midpoint(figures[half - 1], figures[half]) }
-    };
-    let middle = |figure: fn(&Round) -> f64| of(rounds.iter().map(figure).collect());
+    let middle = |figure: fn(&Round) -> f64| middle_of(rounds.iter().map(figure));
     let known = |figure: fn(&Round) -> Option<f64>| {
         rounds
             .iter()
             .all(|round| figure(round).is_some())
-            .then(|| of(rounds.iter().filter_map(figure).collect()))
+            .then(|| middle_of(rounds.iter().filter_map(figure)))
     };
     Some(Round {
         events_per_second: middle(|round| round.events_per_second),
@@ -170,15 +166,6 @@ fn median(rounds: &[Round]) -> Option<Round> {
         postgres_cpu_us: known(|round| round.postgres_cpu_us),
         load_cpu_us: known(|round| round.load_cpu_us),
     })
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of a few minutes are far below 2^52")]
-fn per(count: u64, seconds: f64) -> f64 {
-    count as f64 / seconds
-}
-
-fn to_ms(micros: u64) -> f64 {
-    per(micros, 1_000.0)
 }
 
 fn shown(micros: Option<f64>) -> String {

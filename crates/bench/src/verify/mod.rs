@@ -14,7 +14,8 @@ use portero_recipe::{Recipe, Request, Secret};
 use portero_types::{SecretNo, Timestamp};
 use serde::Serialize;
 
-use bare::{Bare, Signed};
+use self::bare::{Bare, Signed};
+use crate::figures::median;
 
 /// At most this many times the bare code's time.
 const RATIO_AIM: f64 = 2.0;
@@ -198,12 +199,6 @@ fn time<T>(requests: &[T], judge: impl Fn(&T) -> bool) -> anyhow::Result<Duratio
 
 fn micros(samples: &[Duration]) -> f64 {
     median(samples.iter().map(|sample| sample.as_secs_f64() * 1e6))
-}
-
-fn median(samples: impl Iterator<Item = f64>) -> f64 {
-    let mut samples: Vec<f64> = samples.collect();
-    samples.sort_by(f64::total_cmp);
-    samples.get(samples.len() / 2).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

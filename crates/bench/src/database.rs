@@ -8,24 +8,22 @@ use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection as _, Row as _};
 use url::Url;
 
-use super::Side;
-use super::process::Process;
+use crate::process::Process;
 
 /// A Postgres server on which databases may be created.
-pub(super) struct Server {
+pub(crate) struct Server {
     url: Url,
 }
 
-/// A database of one receiver.
-pub(super) struct Database {
-    pub(super) side: Side,
-    pub(super) name: String,
-    pub(super) url: String,
+/// A database of this run.
+pub(crate) struct Database {
+    pub(crate) name: String,
+    pub(crate) url: String,
 }
 
 /// What decides how long a commit takes.
 #[derive(Clone, Debug, serde::Serialize)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     server_version: String,
     synchronous_commit: String,
     fsync: String,
@@ -37,25 +35,25 @@ pub(super) struct Settings {
 }
 
 impl Server {
-    pub(super) fn new(url: &str) -> anyhow::Result<Self> {
+    pub(crate) fn new(url: &str) -> anyhow::Result<Self> {
         // The parser's error may not quote the URL, which can hold a password; ours does not either.
         let url = Url::parse(url).map_err(|_| anyhow::anyhow!("--postgres-url is not a URL"))?;
         Ok(Self { url })
     }
 
-    /// Creates an empty database.
-    pub(super) async fn create(&self, side: Side) -> anyhow::Result<Database> {
+    /// Creates an empty database, named after what it is for.
+    pub(crate) async fn create(&self, purpose: &str) -> anyhow::Result<Database> {
         let mut random = [0; 6];
         getrandom::fill(&mut random)?;
-        let name = format!("portero_bench_{}_{}", side.name(), hex::encode(random));
+        let name = format!("portero_bench_{purpose}_{}", hex::encode(random));
         self.execute(format!("CREATE DATABASE {name}")).await.context("creating a database")?;
         let mut url = self.url.clone();
         url.set_path(&name);
-        Ok(Database { side, name, url: url.into() })
+        Ok(Database { name, url: url.into() })
     }
 
     /// Drops it, whoever is still connected.
-    pub(super) async fn drop(&self, database: Database) -> anyhow::Result<()> {
+    pub(crate) async fn drop(&self, database: &Database) -> anyhow::Result<()> {
         self.execute(format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", database.name)).await
     }
 
@@ -69,7 +67,7 @@ impl Server {
 
 impl Database {
     /// The settings as a session of this database sees them.
-    pub(super) async fn settings(&self) -> anyhow::Result<Settings> {
+    pub(crate) async fn settings(&self) -> anyhow::Result<Settings> {
         let mut connection = self.connect().await?;
         let row = sqlx::query(
             "SELECT current_setting('server_version'), current_setting('synchronous_commit'), current_setting('fsync'),
@@ -92,31 +90,37 @@ impl Database {
     }
 
     /// Writes out what earlier rounds left dirty, so that no round pays for another's.
-    pub(super) async fn settle(&self) -> anyhow::Result<()> {
+    pub(crate) async fn settle(&self) -> anyhow::Result<()> {
         let mut connection = self.connect().await?;
         // Needs a privilege; without it rounds are a little less alike.
         let _ = sqlx::raw_sql("CHECKPOINT").execute(&mut connection).await;
         Ok(connection.close().await?)
     }
 
-    /// Whether each table holds one row per answer.
-    pub(super) async fn expect_rows(&self, answered: u64) -> anyhow::Result<()> {
+    /// How many rows a table has.
+    pub(crate) async fn count(&self, table: &str) -> anyhow::Result<u64> {
+        self.number(&format!("SELECT count(*) FROM {table}")).await
+    }
+
+    /// The answer of a query of this program's own that gives one number; a null is 0.
+    pub(crate) async fn number(&self, query: &str) -> anyhow::Result<u64> {
         let mut connection = self.connect().await?;
-        for table in self.side.tables() {
-            let query = sqlx::query(AssertSqlSafe(format!("SELECT count(*) FROM {table}")));
-            let found: i64 = query.fetch_one(&mut connection).await?.try_get(0)?;
-            ensure!(
-                u64::try_from(found) == Ok(answered),
-                "{}: {answered} requests were answered as accepted, but {table} has {found} rows",
-                self.side.name()
-            );
-        }
+        let row = sqlx::query(AssertSqlSafe(query.to_owned())).fetch_one(&mut connection).await?;
+        let found: Option<i64> = row.try_get(0)?;
+        connection.close().await?;
+        Ok(u64::try_from(found.unwrap_or(0))?)
+    }
+
+    /// Runs statements of this program's own.
+    pub(crate) async fn execute(&self, statements: &str) -> anyhow::Result<()> {
+        let mut connection = self.connect().await?;
+        sqlx::raw_sql(AssertSqlSafe(statements.to_owned())).execute(&mut connection).await?;
         Ok(connection.close().await?)
     }
 
     /// Processor time that the server's processes have used, the ones that ended included; `None` unless the server runs
     /// on this machine and /proc tells.
-    pub(super) async fn server_cpu(&self) -> Option<Duration> {
+    pub(crate) async fn server_cpu(&self) -> Option<Duration> {
         let mut connection = self.connect().await.ok()?;
         let backend: i32 =
             sqlx::query("SELECT pg_backend_pid()").fetch_one(&mut connection).await.ok()?.try_get(0).ok()?;
@@ -128,14 +132,15 @@ impl Database {
         Some(used)
     }
 
-    async fn connect(&self) -> anyhow::Result<PgConnection> {
+    /// A connection of one's own.
+    pub(crate) async fn connect(&self) -> anyhow::Result<PgConnection> {
         PgConnection::connect(&self.url).await.context("reaching the Postgres server")
     }
 }
 
 impl Settings {
     /// A comparison on a server that may forget what it committed says nothing.
-    pub(super) fn ensure_durable(&self) -> anyhow::Result<()> {
+    pub(crate) fn ensure_durable(&self) -> anyhow::Result<()> {
         ensure!(self.fsync == "on", "fsync is {}: set it to on", self.fsync);
         ensure!(self.synchronous_commit != "off", "synchronous_commit is off: set it to on");
         Ok(())

@@ -1,4 +1,4 @@
-//! Processor time of processes, from /proc (proc(5)). Where there is none, nothing is known.
+//! Processor time and memory of processes, from /proc (proc(5)). Where there is none, nothing is known.
 
 use std::time::Duration;
 
@@ -6,26 +6,33 @@ use std::time::Duration;
 const TICKS_PER_SECOND: u64 = 100;
 
 /// A process as it is now.
-pub(super) struct Process {
-    pub(super) id: u32,
-    pub(super) parent: u32,
-    pub(super) name: String,
+pub(crate) struct Process {
+    pub(crate) id: u32,
+    pub(crate) parent: u32,
+    pub(crate) name: String,
     /// Used by itself.
-    pub(super) own: Duration,
+    pub(crate) own: Duration,
     /// Used by children that ended and were waited for.
-    pub(super) ended_children: Duration,
+    pub(crate) ended_children: Duration,
 }
 
 impl Process {
-    pub(super) fn read(id: u32) -> Option<Self> {
+    pub(crate) fn read(id: u32) -> Option<Self> {
         Self::parse(id, &std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
     }
 
     /// Every process of this machine.
-    pub(super) fn all() -> Option<Vec<Self>> {
+    pub(crate) fn all() -> Option<Vec<Self>> {
         let entries = std::fs::read_dir("/proc").ok()?.flatten();
         let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         Some(ids.filter_map(Self::read).collect())
+    }
+
+    /// Memory that a process has in use now (resident set), bytes.
+    pub(crate) fn resident_bytes(id: u32) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
     }
 
     fn parse(id: u32, stat: &str) -> Option<Self> {
