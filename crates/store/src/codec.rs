@@ -250,7 +250,7 @@ mod tests {
             watermark: 12,
             acked: vec![14, 300],
         };
-        let empty = Detour { ends_at: Some(10), watermark: 10, acked: vec![], ..open.clone() };
+        let empty = Detour { ends_at: Some(10), watermark: 10, acked: vec![], ..open };
         let last = Detour { tenant: TenantNo(i64::MAX), ends_at: Some(u64::MAX - 1), ..open.clone() };
         let all = vec![open, empty, last];
         let bytes = encode_detours(&all).expect("well-formed");

@@ -197,8 +197,9 @@ pub trait LaneStore: Send + Sync + 'static {
     async fn raise_generation(&self, seen: Generation) -> crate::Result<Generation>;
 
     /// The log's present incarnation after a look at the database itself: when its identity or line of history is not the
-    /// recorded one (another server took its place, it was restored), it is recorded and the generation is raised. To be
-    /// called at start and after an outage.
+    /// recorded one (another server took its place, it was restored), it is recorded and the generation is raised. Progress
+    /// beyond the log's heads is cut first, as a claim does, whoever owns it. To be called at start and after an outage,
+    /// before anything is accepted.
     async fn incarnation(&self) -> crate::Result<Generation>;
 
     /// Opens a session and fences older ones of the same instance. A store that one process owns alone fences all.

@@ -18,7 +18,7 @@ pub(super) async fn end_holders(pool: &Pool) {
     match try_end_holders(pool).await {
         Ok(0) => {}
         Ok(ended) => {
-            tracing::warn!(ended, "connections that stalled while they held a shard's lock were ended")
+            tracing::warn!(ended, "connections that stalled while they held a shard's lock were ended");
         }
         Err(error) => tracing::warn!(%error, "whoever holds a shard's lock could not be looked up"),
     }
