@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use portero_client::{Admin, Client, ClientConfig, Delivery, Outcome, Token, v1};
+use portero_store::{ConfigStore as _, LaneStore as _};
 
 use crate::gateway::{Gateway, patient};
 use crate::proxy::Proxy;
@@ -110,4 +111,45 @@ async fn an_entity_that_its_dead_letter_blocks_goes_on_when_an_operator_says_so(
     admin.retry_parked_entity(v1::RetryParkedEntityRequest { name: blocked.name }).await.expect("asked");
     books.until("the entity goes on", |entries| entries.done.iter().any(|id| id == "evt_next")).await;
     consumer.stop().await;
+}
+
+/// A changed limit holds for the lanes that are served already.
+#[tokio::test]
+async fn a_change_of_a_subscription_holds_while_it_is_consumed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start(folder.path()).await;
+    let books = Books::default();
+    let inner = books.clone();
+    let handler = move |delivery: Delivery| {
+        let books = inner.clone();
+        async move {
+            books.begin(&delivery);
+            books.end(&delivery);
+            Outcome::retry_after(Duration::from_secs(3_600), "DOWN", "not now")
+        }
+    };
+    let consumer = Consumer::start(&gateway, &gateway.endpoint, &books, handler).await;
+    gateway.accept("stripe:cus_0", &["evt_0"]).await;
+    books.until("the first has failed", |entries| entries.settled.len() == 1).await;
+    let billing = "billing".parse().expect("valid");
+    let no = gateway.store.subscription(&billing).await.expect("read").expect("there").no;
+    assert!(gateway.store.dead_letters(no, None, 10).await.expect("read").is_empty(), "it has two attempts");
+    let subscription = v1::Subscription {
+        name: "subscriptions/billing".to_owned(),
+        attempts_max: 1,
+        ..v1::Subscription::default()
+    };
+    let update_mask = Some(prost_types::FieldMask { paths: vec!["attempts_max".to_owned()] });
+    let update = v1::UpdateSubscriptionRequest { subscription: Some(subscription), update_mask };
+    admin(&gateway).await.update_subscription(update).await.expect("updated");
+    // The lanes hear of it in a moment: of the events that come, each has one attempt from some point on.
+    for number in 1..200 {
+        gateway.accept(&format!("stripe:cus_{number}"), &[&format!("evt_{number}")]).await;
+        books.until("it has failed", |entries| entries.settled.len() == number + 1).await;
+        if !gateway.store.dead_letters(no, None, 10).await.expect("read").is_empty() {
+            consumer.stop().await;
+            return;
+        }
+    }
+    panic!("every event still had two attempts");
 }

@@ -44,6 +44,14 @@ impl Actor {
         self.reassign();
     }
 
+    /// Lets the lanes go by the subscription as it is now.
+    pub(super) fn set_limits(&mut self) {
+        let config = self.lane_config();
+        for lane in self.lanes.values_mut() {
+            lane.set_limits(config.attempts_max, config.defer_deadline, config.dead_letter_policy);
+        }
+    }
+
     /// Forgets all lanes: what is open is answered with `TryAgain`, what is delivered is revoked.
     pub(super) fn lose_lanes(&mut self) {
         for lane in self.lanes.values_mut() {

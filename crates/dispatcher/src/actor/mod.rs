@@ -387,6 +387,7 @@ impl Actor {
         let Some(subscription) = snapshot.subscription_by_no(self.subscription.no) else { return false };
         self.filter = Filter::new(subscription, &snapshot);
         self.subscription = Arc::clone(subscription);
+        self.set_limits();
         true
     }
 

@@ -104,6 +104,19 @@ impl Lane {
         self.frozen = frozen;
     }
 
+    /// Takes over a subscription's changed attempts, deadline and dead-letter policy, for what happens from now on: deferred
+    /// events keep their deadlines, and blocked entities stay so.
+    pub const fn set_limits(
+        &mut self,
+        attempts_max: u32,
+        defer_deadline: Duration,
+        policy: DeadLetterPolicy,
+    ) {
+        self.config.attempts_max = attempts_max;
+        self.config.defer_deadline = defer_deadline;
+        self.config.dead_letter_policy = policy;
+    }
+
     /// Counts a failure and parks the entity behind the event, or ends the event when it was one too many.
     pub(super) fn fail(&mut self, now: Timestamp, rng: &mut dyn Rng, position: u64, failure: Failure) {
         let entity = self.event(position).entity;
