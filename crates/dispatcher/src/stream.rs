@@ -15,7 +15,7 @@ use crate::shared::StreamCount;
 /// Most frames that wait in the channel of one stream.
 pub(crate) const FRAMES_MAX: usize = 16;
 /// Most events in one frame of deliveries.
-pub(crate) const FRAME_EVENTS_MAX: usize = 64;
+pub(crate) const FRAME_EVENTS_MAX: usize = 128;
 /// Bodies in one frame of deliveries add up to no more than this, unless one event alone is larger.
 pub(crate) const FRAME_BODY_BYTES_MAX: u64 = 768 * 1024;
 /// A frame that the consumer does not take for so long ends its stream.

@@ -39,7 +39,7 @@ pub use operating::{Action, Requested};
 /// 1. [`Lane::new`] with what the store gave at the claim. Parked and deferred positions come without their log entries:
 ///    as long as [`Lane::needs_entries`] names positions, read them and call [`Lane::handle_entries`]. Other entities
 ///    do not wait for that.
-/// 2. Feed the log: when [`Lane::capacity`] is above zero, read a page after [`Lane::cursor`] and call
+/// 2. Feed the log: when [`Lane::is_hungry`], read a page after [`Lane::cursor`] and call
 ///    [`Lane::handle_page`]. Pages may overlap; they may not leave a gap.
 ///    Read what [`Lane::side_reads`] names as well, and call [`Lane::handle_side_read`].
 /// 3. [`Lane::set_stream`] names the stream that new deliveries go to, [`Lane::handle_adopt`] one that former deliveries go

@@ -47,7 +47,7 @@ impl Actor {
                 .lanes
                 .iter()
                 .filter(|(no, lane)| {
-                    self.is_in(**no, shard) && lane.capacity() > 0 && !self.sharing.is_leaving(**no)
+                    self.is_in(**no, shard) && lane.is_hungry() && !self.sharing.is_leaving(**no)
                 })
                 .map(|(_, lane)| lane.cursor())
                 .min();

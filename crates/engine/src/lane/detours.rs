@@ -33,12 +33,18 @@ impl Lane {
         self.detours.keys().filter_map(|tenant| self.load.get(tenant)).sum()
     }
 
+    /// How many events of a tenant a detour holds unsettled.
+    pub(super) fn detour_share(&self) -> usize {
+        self.config.window_events_max.div_ceil(2)
+    }
+
     /// How many more events the detour of `tenant` takes.
     pub(super) fn detour_room(&self, tenant: TenantNo) -> usize {
         let Some(detour) = self.detours.get(&tenant) else { return 0 };
         let load = self.load.get(&tenant).copied().unwrap_or(0) + detour.journal.window_len();
-        let share = self.config.window_events_max.div_ceil(2);
-        share.saturating_sub(load).min(self.config.positions_max.saturating_sub(self.events.len()))
+        self.detour_share()
+            .saturating_sub(load)
+            .min(self.config.positions_max.saturating_sub(self.events.len()))
     }
 
     /// What a detour has to read now: from its cursor to the lane's, or to its end.

@@ -22,6 +22,18 @@ impl Lane {
         in_window.min(self.config.positions_max.saturating_sub(self.events.len()))
     }
 
+    /// Whether it is time to read on: there is room for a good part of the window, or nothing is left to offer. Reading for
+    /// each free place alone would cost a page for each.
+    #[must_use]
+    pub fn is_hungry(&self) -> bool {
+        self.is_worth_reading(self.capacity(), self.config.window_events_max)
+    }
+
+    /// Whether room for so many events out of a share is worth a read now.
+    pub(super) fn is_worth_reading(&self, room: usize, share: usize) -> bool {
+        room > 0 && (room >= share.div_ceil(4) || (self.ready.is_empty() && self.suspects.is_empty()))
+    }
+
     /// Takes the matching `entries` (ascending) of a page that covers the positions above `after` up to and including
     /// `read_through`, and returns the new cursor. Entries at or below the old cursor are ignored. Takes no more than
     /// [`Lane::capacity`]: when the returned cursor is below `read_through`, read on after it once there is room.

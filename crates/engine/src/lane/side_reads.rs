@@ -16,7 +16,12 @@ impl Lane {
         let detours = self.detours.iter().filter_map(|(tenant, detour)| {
             let (after, through) = self.detour_range(detour)?;
             let limit = self.detour_room(*tenant);
-            (limit > 0).then_some(SideRead { scope: SideScope::Tenant(*tenant), after, through, limit })
+            self.is_worth_reading(limit, self.detour_share()).then_some(SideRead {
+                scope: SideScope::Tenant(*tenant),
+                after,
+                through,
+                limit,
+            })
         });
         let overflows = self.overflowing.iter().filter_map(|entity| {
             let (overflow, limit) = self.overflow_range(*entity)?;

@@ -90,3 +90,21 @@ fn a_large_event_is_waited_for_and_not_overtaken() {
     assert_eq!(first.token.position, 1);
     assert!(bench.lane.poll_delivery(bench.now, room).is_some());
 }
+
+#[test]
+fn reading_on_waits_for_a_good_part_of_the_window_while_there_is_something_to_offer() {
+    let entities: Vec<EntityHash> = (0..16).map(EntityHash).collect();
+    let mut bench = Bench::new(small(), &entities);
+    let room = Room { events: 1, ..Room::UNLIMITED };
+    assert!(!bench.lane.is_hungry(), "the window is full");
+    let first = bench.lane.poll_delivery(bench.now, room).expect("one");
+    bench.settle(first.token, Outcome::Ack);
+    assert_eq!((bench.lane.capacity(), bench.lane.is_hungry()), (1, false), "seven wait to be offered");
+    let second = bench.lane.poll_delivery(bench.now, room).expect("one");
+    bench.settle(second.token, Outcome::Ack);
+    assert_eq!((bench.lane.capacity(), bench.lane.is_hungry()), (2, true), "a quarter is free");
+    bench.read();
+    let held = bench.deliveries();
+    bench.settle(held[0].token, Outcome::Ack);
+    assert_eq!((bench.lane.capacity(), bench.lane.is_hungry()), (1, true), "nothing is left to offer");
+}
