@@ -16,6 +16,7 @@ mod kinds;
 mod languages;
 mod operation;
 mod outbound;
+mod parked;
 mod protocol;
 mod redis;
 mod replicas;
