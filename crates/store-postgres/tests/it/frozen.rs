@@ -38,7 +38,7 @@ async fn a_client_frozen_in_the_middle_of_a_message_holds_up_its_shard_only_and_
     for shard in [1, 2, 3] {
         fixture.fill(Shard(shard), 20).await;
     }
-    assert!(since.elapsed() < Duration::from_secs(5), "other shards flow: {:?}", since.elapsed());
+    assert_eq!(database.run(held).await.len(), 1, "other shards flow meanwhile");
     let waiting = fixture.event_in(Shard(0), "evt_waiting");
     let verdict = eventually("the shard recovers", async || {
         match fixture.store.accept(std::slice::from_ref(&waiting)).await {
@@ -51,7 +51,7 @@ async fn a_client_frozen_in_the_middle_of_a_message_holds_up_its_shard_only_and_
     })
     .await;
     position(verdict);
-    assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
 
     // Whoever was frozen learns that it does not know, and nothing of its statement is left.
     let outcome = freezing.await.expect("no panic").expect_err("the connection is gone");

@@ -17,7 +17,7 @@ async fn handlers_aborted_in_the_middle_of_transactions_leave_no_transaction_ope
     let claim =
         fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed");
     let mut handlers = JoinSet::new();
-    for n in 0..3_000_u64 {
+    for n in 0..10_000_u64 {
         let store = fixture.store.clone();
         let lane = claim[0].clone();
         let abort = handlers.spawn(async move {
