@@ -105,9 +105,9 @@ async fn events_that_two_consumers_vanished_with_come_alone_one_after_the_other(
         assert_eq!(got.len(), 1);
         let id = got[0].event.event_id.clone();
         if id == "e" {
-            together.push(id)
+            together.push(id);
         } else {
-            alone.push(id)
+            alone.push(id);
         }
         assert_eq!(settle(&stream, &got[0], Outcome::Ack).await, Status::Durable);
     }
