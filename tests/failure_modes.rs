@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// Where the sources of each crate's tests are.
 const ROOTS: [&str; 3] = ["crates", "tests", "examples"];
 
+/// What begins the sentence why something cannot occur, or not by Portero's fault.
+const REASONS: [&str; 2] = ["Cannot occur: ", "Outside of Portero: "];
+
 /// One entry of the page.
 struct Entry {
     proofs: Vec<String>,
@@ -74,7 +77,8 @@ fn entries() -> BTreeMap<String, Entry> {
         let item = item.split("\n\n").next().unwrap_or_default();
         let (text, proof) = item.split_once("\n  Proof: ").unwrap_or((item, ""));
         let proofs = proof.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-        let reason = text.split_once("Cannot occur: ").map(|(_, reason)| one_line(reason));
+        let reason =
+            REASONS.iter().find_map(|word| text.split_once(word).map(|(_, reason)| one_line(reason)));
         (item.split('.').next().unwrap_or_default().to_owned(), Entry { proofs, reason })
     };
     page.split("\n- **").skip(1).map(entry).collect()
@@ -98,8 +102,11 @@ fn exists(proof: &str, sources: &[(PathBuf, String)]) -> bool {
     let places = [modules.clone(), format!("{modules}/tests")];
     let is_there = |path: &Path| {
         let Ok(place) = path.strip_prefix(&folder) else { return false };
-        let place =
-            if place.ends_with("mod.rs") { place.with_file_name("") } else { place.with_extension("") };
+        let place = if ["mod.rs", "main.rs"].iter().any(|file| place.ends_with(file)) {
+            place.with_file_name("")
+        } else {
+            place.with_extension("")
+        };
         places.iter().any(|known| place.ends_with(known))
     };
     let functions = [format!("fn {name}("), format!("fn {name}<")];

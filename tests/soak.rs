@@ -15,7 +15,7 @@ use crate::harness::{Behaviour, Cluster, Load};
 use chaos::Chaos;
 use checker::{Known, violations};
 
-const SECONDS: u64 = 30;
+const SECONDS: u64 = 25;
 const GATEWAYS: usize = 3;
 const CONSUMERS: usize = 4;
 const SENDERS: usize = 12;
@@ -41,8 +41,10 @@ async fn nothing_is_lost_reordered_or_repeated_while_gateways_and_consumers_are_
     let load = Load::start(&cluster.provider(), SENDERS, pause);
     let mut chaos = Chaos::new(seed);
     chaos.reign(&mut cluster, Instant::now() + Duration::from_secs(seconds), BLOWS_EVERY).await;
+    let calm = Instant::now();
     let accepted = load.finish().await;
     let dead = cluster.all_concluded(&accepted, PATIENCE).await;
+    println!("soak: everything came to its end {:?} after the last blow", calm.elapsed());
     cluster.stop_consumers().await;
 
     let history = cluster.history();

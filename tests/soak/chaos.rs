@@ -54,7 +54,9 @@ impl Chaos {
         while Instant::now() < until {
             let blow = FIRST.get(self.dealt).copied().unwrap_or_else(|| self.choose());
             self.dealt += 1;
+            let began = Instant::now();
             self.deal(cluster, blow).await;
+            println!("soak: {blow:?} took {:?}", began.elapsed());
             let length = pause.mul_f64(0.5 + self.random.below(100) as f64 / 100.0);
             self.rest(cluster, (Instant::now() + length).min(until)).await;
         }
