@@ -57,9 +57,8 @@ async fn an_operator_finds_what_waits_and_lets_it_go_on(kind: Kind) {
     let gateway = Gateway::start(&site).await;
     let setup = Setup::new(&gateway).await;
     let operator = Operator::new(&gateway);
-    let created = operator.records(
-        "subscription create strict --tenant acme --from earliest --dead-letter-policy park-entity",
-    );
+    let created = operator
+        .records("subscription create strict --tenant acme --from earliest --dead-letter-policy park-entity");
     assert_eq!(created[0]["dead_letter_policy"], "park-entity");
     let provider = setup.provider(&gateway);
     for (number, id) in ["evt_bad", "evt_next", "evt_last"].iter().enumerate() {

@@ -103,7 +103,10 @@ async fn an_event_too_large_for_its_consumer_becomes_a_dead_letter_and_the_strea
                 assert!(settled.results.iter().all(is_durable));
                 durable += settled.results.len();
             }
-            _ => {}
+            subscribe_response::Frame::Heartbeat(_) => {}
+            subscribe_response::Frame::Welcome(_)
+            | subscribe_response::Frame::Revoke(_)
+            | subscribe_response::Frame::Drain(_) => panic!("nobody asked for that"),
         }
     }
     came.sort_unstable();

@@ -35,7 +35,7 @@ async fn a_delivery_goes_on_on_the_next_stream_of_its_consumer() {
     drop(first);
     let unsettled = vec![delivery.token.clone(), Bytes::from_static(b"of another gateway")];
     let (mut second, welcome) = client.welcomed(v1::Hello { unsettled_tokens: unsettled, ..hello() }).await;
-    assert_eq!(welcome.resumed_tokens, [delivery.token.clone()]);
+    assert_eq!(welcome.resumed_tokens, std::slice::from_ref(&delivery.token));
     second.send(acks(1, [&delivery.token])).await;
     assert_eq!(second.statuses().await, [v1::SettlementStatus::Durable]);
     let next = second.delivery().await;
