@@ -17,9 +17,9 @@ const PAGE: &str = "
 SELECT h.head, l.* FROM (SELECT coalesce(max(position), 0) AS head FROM log WHERE shard = $1) h
 LEFT JOIN LATERAL (
     SELECT * FROM log WHERE shard = $1 AND position > $2 AND position <= $3
-       AND ($5::bigint IS NULL OR tenant_no = $5) AND tenant_no <> ALL ($6)
-       AND (cardinality($7::bigint[]) = 0 OR source_no = ANY ($7))
-       AND ($8::bigint IS NULL OR entity_hash = $8) AND slot BETWEEN $9 AND $10
+       AND ($5::bigint IS NULL OR tenant_no = $5)
+       AND (cardinality($6::bigint[]) = 0 OR source_no = ANY ($6))
+       AND ($7::bigint IS NULL OR entity_hash = $7) AND slot BETWEEN $8 AND $9
     ORDER BY position LIMIT $4
 ) l ON true
 ORDER BY l.position";
@@ -43,7 +43,6 @@ impl LogStore for PostgresStore {
             .bind(clamped(request.last()))
             .bind(i64::from(request.limit))
             .bind(scope.tenant.map(|tenant| tenant.0))
-            .bind(scope.not_tenants.iter().map(|tenant| tenant.0).bind_iter())
             .bind(scope.sources.iter().map(|source| source.0).bind_iter())
             .bind(scope.entity.map(EntityHash::to_bits))
             .bind(i16::from(first))

@@ -15,9 +15,9 @@ use crate::row::{entity, get, parse, receipt_id, timestamp, unsigned, uuid};
 const PAGE: &str = "
 SELECT log_heads.head, entries.* FROM log_heads LEFT JOIN (
     SELECT * FROM log WHERE shard = ?1 AND position > ?2 AND position <= ?3
-       AND (?5 IS NULL OR tenant_no = ?5) AND tenant_no NOT IN (SELECT value FROM json_each(?6))
-       AND (?7 = '[]' OR source_no IN (SELECT value FROM json_each(?7)))
-       AND (?8 IS NULL OR entity_hash = ?8) AND slot BETWEEN ?9 AND ?10
+       AND (?5 IS NULL OR tenant_no = ?5)
+       AND (?6 = '[]' OR source_no IN (SELECT value FROM json_each(?6)))
+       AND (?7 IS NULL OR entity_hash = ?7) AND slot BETWEEN ?8 AND ?9
     ORDER BY position LIMIT ?4
 ) AS entries ON true WHERE log_heads.shard = ?1 ORDER BY entries.position";
 
@@ -38,7 +38,6 @@ impl LogStore for SqliteStore {
             .bind(clamped(request.last()))
             .bind(request.limit)
             .bind(scope.tenant.map(|tenant| tenant.0))
-            .bind(json(&scope.not_tenants.iter().map(|tenant| tenant.0).collect::<Vec<_>>()))
             .bind(json(&scope.sources.iter().map(|source| source.0).collect::<Vec<_>>()))
             .bind(scope.entity.map(EntityHash::to_bits))
             .bind(first)

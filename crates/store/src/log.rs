@@ -61,8 +61,6 @@ impl PageRequest {
 pub struct Scope {
     /// Only this tenant's.
     pub tenant: Option<TenantNo>,
-    /// Not these tenants'.
-    pub not_tenants: Vec<TenantNo>,
     /// Only those of these sources; empty means all.
     pub sources: Vec<SourceNo>,
     /// Only this entity's.

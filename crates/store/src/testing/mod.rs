@@ -212,7 +212,7 @@ macro_rules! conformance {
         ]);
         $crate::conformance!(@cases $fresh, scopes: [
             a_scope_of_nothing_is_everything,
-            a_scope_is_of_one_tenant_or_of_all_but_some,
+            a_scope_is_of_one_tenant,
             a_scope_is_of_some_sources,
             a_scope_is_of_one_entity_or_of_some_slots,
             a_scope_ends_where_it_is_told_to,

@@ -85,14 +85,13 @@ pub async fn a_scope_of_nothing_is_everything(database: &dyn Database) {
     Mixed::new(database).await.check(Scope::default(), |_| true).await;
 }
 
-pub async fn a_scope_is_of_one_tenant_or_of_all_but_some(database: &dyn Database) {
+pub async fn a_scope_is_of_one_tenant(database: &dyn Database) {
     let mixed = Mixed::new(database).await;
     let (acme, other) = (mixed.fixture.tenant.no, mixed.other.no);
     let only = Scope { tenant: Some(other), ..Scope::default() };
     mixed.check(only, |entry| entry.tenant_no == other).await;
-    let without = Scope { not_tenants: vec![TenantNo(9_999), other], ..Scope::default() };
-    mixed.check(without, |entry| entry.tenant_no == acme).await;
-    let nobody = Scope { tenant: Some(acme), not_tenants: vec![acme], ..Scope::default() };
+    mixed.check(Scope { tenant: Some(acme), ..Scope::default() }, |entry| entry.tenant_no == acme).await;
+    let nobody = Scope { tenant: Some(TenantNo(9_999)), ..Scope::default() };
     mixed.check(nobody, |_| false).await;
 }
 
@@ -133,7 +132,6 @@ pub async fn conditions_of_a_scope_hold_together(database: &dyn Database) {
     let wanted = mixed.entries[9].clone();
     let scope = Scope {
         tenant: Some(wanted.tenant_no),
-        not_tenants: vec![mixed.other.no],
         sources: vec![wanted.source_no],
         entity: Some(wanted.entity),
         slots: Some((wanted.slot, Slot(255))),
