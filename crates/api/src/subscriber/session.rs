@@ -195,11 +195,9 @@ impl Session {
                 Some((frame_no, tokens, statuses)) = self.settling.next() => {
                     self.queue.push_back(settled(frame_no, tokens, statuses));
                 }
-                _ = heartbeat.tick() => {
-                    if self.heard.elapsed() > SILENCE_MAX {
-                        return Err(Status::deadline_exceeded("no frame came from the client for 25 seconds"));
-                    }
-                    self.queue_heartbeat(service).await;
+                _ = heartbeat.tick() => self.queue_heartbeat(service).await,
+                () = tokio::time::sleep_until(self.heard + SILENCE_MAX) => {
+                    return Err(Status::deadline_exceeded("no frame came from the client for 25 seconds"));
                 }
                 () = tokio::time::sleep_until(expires) => {
                     // Nobody's fault: what is in hand is not counted as interrupted.
