@@ -1,6 +1,7 @@
 //! Settlements on their way: each call gets one status per item, in order, once all of them are known.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 use portero_engine::{Tag, Token};
 use tokio::sync::oneshot;
@@ -85,7 +86,7 @@ impl Actor {
 
     /// Work may be finished just as the only stream breaks, or its gateway: the lanes are fetched to write that down.
     fn want_lanes(&mut self) {
-        if self.drain.is_some() {
+        if self.drain.is_some() || self.shared.refusing.load(Ordering::SeqCst) {
             return;
         }
         if !self.has_interest() {

@@ -20,9 +20,11 @@ use crate::roll::Reported;
 /// How long there must be too many lanes here before one is handed over, so that a stream that flaps moves none. Longer than
 /// lanes are kept for outcomes that come outside of a stream.
 const SETTLED_AFTER: Duration = Duration::from_millis(2_500);
-/// How long a handover waits for what is in consumers' hands when balance asks for it, and when nobody here is served.
+/// How long a handover waits for what is in consumers' hands when balance asks for it.
 const PATIENCE: Duration = Duration::from_secs(5);
-const LEAVING_PATIENCE: Duration = Duration::from_secs(10);
+/// The same when all consumers here have said goodbye and finish what they have: they may take as long as platforms
+/// usually give a process.
+const LEAVING_PATIENCE: Duration = Duration::from_secs(30);
 /// Lanes that balance hands over at a time.
 const MOVES_MAX: usize = 4;
 /// Rolls in which the store says that we own lanes that are not here, until they are given up.
