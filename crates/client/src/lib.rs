@@ -20,8 +20,8 @@
 //! ```
 //!
 //! [`Subscriber::run`] calls a handler per event: events of different entities at the same time, events of one entity one
-//! after the other. It batches settlements, keeps the stream alive, reconnects, and finishes what it began when it is
-//! told to stop. [`Subscriber::open`] gives the same stream without a handler. Delivery is at least once: a consumer whose
+//! after the other. It batches settlements, keeps the stream alive, reconnects and goes on with what its handlers still
+//! work on, and finishes what it began when it is told to stop. [`Subscriber::open`] gives the same stream without a handler. Delivery is at least once: a consumer whose
 //! effects must happen once keeps an inbox in its own database (module `inbox`, features `inbox-postgres` and
 //! `inbox-sqlite`).
 //!

@@ -1,5 +1,7 @@
 //! A consumer that speaks the protocol by hand.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use portero_proto::v1;
 use portero_proto::v1::subscriber_service_client::SubscriberServiceClient;
@@ -24,6 +26,8 @@ pub(crate) struct Client {
 pub(crate) struct Stream {
     to_gateway: mpsc::Sender<v1::SubscribeRequest>,
     from_gateway: Streaming<v1::SubscribeResponse>,
+    /// Deliveries that came and were not asked for yet.
+    came: VecDeque<v1::Delivery>,
 }
 
 /// A Hello of the instance `bare`.
@@ -69,7 +73,7 @@ impl Client {
         request.metadata_mut().insert("authorization", bearer);
         let from_gateway =
             patient(self.service.subscribe(request)).await.expect("response headers").into_inner();
-        let mut stream = Stream { to_gateway, from_gateway };
+        let mut stream = Stream { to_gateway, from_gateway, came: VecDeque::new() };
         stream.send(subscribe_request::Frame::Hello(hello)).await;
         stream
     }
@@ -107,28 +111,36 @@ impl Stream {
         }
     }
 
-    /// The next delivery, from a frame that holds one; heartbeats are passed over.
+    /// The next delivery.
     pub(crate) async fn delivery(&mut self) -> v1::Delivery {
         loop {
-            match self.next().await {
-                Ok(subscribe_response::Frame::Deliver(mut deliver)) => {
-                    assert_eq!(deliver.deliveries.len(), 1);
-                    return deliver.deliveries.remove(0);
-                }
-                Ok(subscribe_response::Frame::Heartbeat(_)) => {}
-                other => panic!("expected a delivery, got {other:?}"),
+            if let Some(delivery) = self.came.pop_front() {
+                return delivery;
+            }
+            if let Some(settled) = self.deliveries_or_statuses().await {
+                panic!("expected a delivery, got {settled:?}");
             }
         }
     }
 
     /// The statuses of the next Settled frame.
     pub(crate) async fn statuses(&mut self) -> Vec<v1::SettlementStatus> {
-        match self.next().await {
-            Ok(subscribe_response::Frame::Settled(settled)) => {
-                settled.results.iter().map(v1::SettlementResult::status).collect()
+        loop {
+            if let Some(settled) = self.deliveries_or_statuses().await {
+                return settled.results.iter().map(v1::SettlementResult::status).collect();
             }
-            other => panic!("expected Settled, got {other:?}"),
         }
+    }
+
+    /// Takes a frame: deliveries are put by, statuses are given.
+    async fn deliveries_or_statuses(&mut self) -> Option<v1::Settled> {
+        match self.next().await {
+            Ok(subscribe_response::Frame::Settled(settled)) => return Some(settled),
+            Ok(subscribe_response::Frame::Deliver(deliver)) => self.came.extend(deliver.deliveries),
+            Ok(subscribe_response::Frame::Heartbeat(_)) => {}
+            other => panic!("expected deliveries or statuses, got {other:?}"),
+        }
+        None
     }
 
     /// The status with which the stream ends; what comes before is passed over and counted by `count`.

@@ -194,6 +194,7 @@ async fn the_client_sends_a_heartbeat_at_least_as_often_as_it_was_asked() {
     }
 }
 
+/// F32 on the client's side: a gateway that fell silent is left, whatever the connection says.
 #[tokio::test(start_paused = true)]
 async fn twenty_five_seconds_of_silence_end_a_stream_and_another_follows() {
     let (_subscription, mut gateway) = start(false, 0);
@@ -315,6 +316,7 @@ async fn a_drain_is_followed_within_its_range_once_the_work_is_settled() {
     assert!((3..=9).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
 
+/// F33 on the client's side: frames are read at once, whether the application takes deliveries or not.
 #[tokio::test(start_paused = true)]
 async fn a_revoked_delivery_is_cancelled_and_never_handed_out_when_it_still_waits() {
     let (mut subscription, mut gateway) = start(false, 0);
@@ -329,6 +331,7 @@ async fn a_revoked_delivery_is_cancelled_and_never_handed_out_when_it_still_wait
     assert_eq!(next(&mut subscription).await.receipt_id(), "rcpt_3");
 }
 
+/// F29: what a consumer that leaves has not begun is given back, not left to be counted.
 #[tokio::test(start_paused = true)]
 async fn closing_says_goodbye_brings_outcomes_home_and_releases_the_rest() {
     let (mut subscription, mut gateway) = start(false, 0);
