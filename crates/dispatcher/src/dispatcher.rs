@@ -192,7 +192,7 @@ impl Dispatcher {
         let mut open: Vec<usize> = (0..items.len()).collect();
         loop {
             let again = open.iter().map(|item| items[*item].clone()).collect();
-            let Some(answers) = settle(&actor, again).await else { return Ok(statuses) };
+            let Some(answers) = settle(&actor, again, false).await else { return Ok(statuses) };
             for (item, status) in open.iter().zip(answers) {
                 statuses[*item] = status;
             }

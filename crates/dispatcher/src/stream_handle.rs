@@ -35,14 +35,18 @@ impl Settler {
     /// One status per item, in order, after what has to be written is written.
     pub async fn settle(&self, items: Vec<Settlement>) -> Vec<Status> {
         let count = items.len();
-        settle(&self.0, items).await.unwrap_or_else(|| vec![Status::TryAgain; count])
+        settle(&self.0, items, true).await.unwrap_or_else(|| vec![Status::TryAgain; count])
     }
 }
 
 /// Takes outcomes to an actor; `None` when it has ended.
-pub(crate) async fn settle(actor: &mpsc::Sender<Command>, items: Vec<Settlement>) -> Option<Vec<Status>> {
+pub(crate) async fn settle(
+    actor: &mpsc::Sender<Command>,
+    items: Vec<Settlement>,
+    from_stream: bool,
+) -> Option<Vec<Status>> {
     let (reply, answer) = oneshot::channel();
-    actor.send(Command::Settle { items, reply }).await.ok()?;
+    actor.send(Command::Settle { items, from_stream, reply }).await.ok()?;
     answer.await.ok()
 }
 

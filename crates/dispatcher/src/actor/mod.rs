@@ -74,7 +74,7 @@ pub(crate) struct Attached {
 /// What an actor is told.
 pub(crate) enum Command {
     Attach { spec: StreamSpec, reply: oneshot::Sender<Result<Attached, AttachError>> },
-    Settle { items: Vec<Settlement>, reply: oneshot::Sender<Vec<Status>> },
+    Settle { items: Vec<Settlement>, from_stream: bool, reply: oneshot::Sender<Vec<Status>> },
     Flow { stream: StreamId, flow: Flow },
     Hold { token: DeliveryToken, duration: Duration },
     Goodbye { stream: StreamId },
@@ -300,7 +300,7 @@ impl Actor {
     fn handle(&mut self, command: Command) {
         match command {
             Command::Attach { spec, reply } => self.attach(spec, reply),
-            Command::Settle { items, reply } => self.settle(items, reply),
+            Command::Settle { items, from_stream, reply } => self.settle(items, from_stream, reply),
             Command::Flow { stream, flow } => {
                 if let Some(stream) = self.streams.get_mut(&stream) {
                     stream.flow = flow;

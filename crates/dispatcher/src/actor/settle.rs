@@ -51,7 +51,12 @@ impl Settling {
 }
 
 impl Actor {
-    pub(super) fn settle(&mut self, items: Vec<Settlement>, reply: oneshot::Sender<Vec<Status>>) {
+    pub(super) fn settle(
+        &mut self,
+        items: Vec<Settlement>,
+        from_stream: bool,
+        reply: oneshot::Sender<Vec<Status>>,
+    ) {
         if items.is_empty() || items.len() >= ITEMS_MAX {
             let _ = reply.send(vec![Status::UnknownToken; items.len()]);
             return;
@@ -76,12 +81,22 @@ impl Actor {
                     lane.handle_settle(now, &mut self.rng, settlement, tag);
                 }
                 None if u16::from(token.lane.0) < self.subscription.lanes.get() => {
-                    self.want_lanes();
-                    self.settling.answer(number, item, Status::TryAgain);
+                    let status = self.status_elsewhere(from_stream);
+                    self.settling.answer(number, item, status);
                 }
                 None => self.settling.answer(number, item, Status::UnknownToken),
             }
         }
+    }
+
+    /// What is said of a delivery whose lane is not here. On a stream that goes on it was taken back before its lane went to
+    /// another gateway, and nobody may wait for it; otherwise the lane may come here, or the asker may find its gateway.
+    fn status_elsewhere(&mut self, from_stream: bool) -> Status {
+        if from_stream && self.drain.is_none() && self.has_interest() && !self.sharing.is_claiming() {
+            return Status::Stale;
+        }
+        self.want_lanes();
+        Status::TryAgain
     }
 
     /// Work may be finished just as the only stream breaks, or its gateway: the lanes are fetched to write that down.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use portero_dispatcher::{Delivery, Flow, Frame, Outcome, Status, StreamHandle, StreamSpec};
 use portero_store::testing::fixture::{self, NOW};
 use portero_store::{DeadLetterPolicy, LaneAction, LaneRequest, ParkedState, StartAt};
-use portero_types::{EntityHash, SubscriptionId};
+use portero_types::{EntityHash, LaneCount, SubscriptionId};
 
-use crate::support::{Place, Run, deliveries, ids, settle, settlement, until};
+use crate::support::{Options, Place, Run, deliveries, ids, settle, settlement, until};
 
 /// Long enough for a delivery that is going to come.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -72,6 +72,58 @@ async fn a_large_event_does_not_starve_behind_small_ones_when_bytes_are_tight() 
         }
         assert!(acked < 40, "it waits behind all that came later");
     }
+    run.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspect_does_not_starve_behind_a_backlog_that_keeps_its_stream_busy() {
+    let place = Place::sqlite().await;
+    let store = place.open().await;
+    let mut few = fixture::new_subscription("few");
+    few.lanes = LaneCount::new(4).expect("a power of two");
+    few.start_at = StartAt::Earliest;
+    let few = store.create_subscription(few).await.expect("a subscription");
+    let run = Run::start_with(store, Options::new("test")).await;
+    let spec = |instance| StreamSpec { subscription: few.no, ..run.spec(instance) };
+    run.accept("suspect", &["suspect"]).await;
+    for interruptions in 1..=2 {
+        let mut stream = run.attach_with(spec("gone")).await.expect("attached");
+        assert_eq!(deliveries(&mut stream, 1).await.len(), 1);
+        drop(stream);
+        until("the end is counted", async || {
+            let parked = run.store.parked_entities(few.no, None, 10).await.expect("read");
+            parked.iter().any(|row| row.interruptions == interruptions)
+        })
+        .await;
+        if interruptions == 1 {
+            run.clock.advance(Duration::from_secs(2));
+        }
+    }
+    // Some thirty for each lane: what waits beside the suspect does not run out.
+    for n in 0..120 {
+        run.accept(&format!("e{n}"), &[&format!("id{n}")]).await;
+    }
+    let flow = Flow { events_max: 2, bytes_max: 1 << 20 };
+    let mut stream = run.attach_with(StreamSpec { flow, ..spec("c") }).await.expect("attached");
+    let mut held: VecDeque<Delivery> = deliveries(&mut stream, 2).await.into();
+    run.clock.advance(Duration::from_secs(2));
+    let mut acked = 0;
+    while !held.iter().any(|delivery| delivery.event.event_id == "suspect") {
+        if let Some(oldest) = held.pop_front() {
+            assert_eq!(settle(&stream, &oldest, Outcome::Ack).await, Status::Durable);
+            acked += 1;
+        }
+        match tokio::time::timeout(MOMENT, stream.next()).await {
+            Ok(frame) => {
+                if let Frame::Deliver(more) = frame.expect("the stream goes on") {
+                    held.extend(more);
+                }
+            }
+            Err(_) => assert!(!held.is_empty(), "a stream that has nothing gets something"),
+        }
+        assert!(acked < 40, "it waits behind all that came later");
+    }
+    assert_eq!(held.len(), 1, "it comes alone");
     run.stop().await;
 }
 

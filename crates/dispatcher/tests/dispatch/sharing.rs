@@ -175,6 +175,41 @@ async fn a_stream_of_the_same_instance_on_another_gateway_ends_the_older_one() {
     two.stop().await;
 }
 
+/// Balance does not wait for ever for a slow handler: its delivery is taken back uncounted, said to be over, and made anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_handler_holds_a_lane_for_five_seconds_and_then_its_event_is_delivered_elsewhere() {
+    let place = Place::postgres().await;
+    let (one, two) = (Run::start_as(&place, "one").await, Run::start_as(&place, "two").await);
+    let mut a = one.attach("a").await;
+    for entity in 0..40 {
+        accept(&one.store, &format!("e{entity}"), &[&format!("id{entity}")]).await;
+    }
+    let slow = deliveries(&mut a, 40).await;
+    let mut b = two.attach("b").await;
+    let mut revoked = Vec::new();
+    while two.share().await.0 < 8 {
+        match tokio::time::timeout(Duration::from_millis(50), a.next()).await {
+            Ok(Ok(Frame::Revoke { tokens })) => revoked.extend(tokens),
+            Ok(Err(reason)) => panic!("{reason:?}"),
+            Ok(Ok(_)) | Err(_) => {}
+        }
+    }
+    assert!(!revoked.is_empty(), "all lanes had something in hand");
+    let again = deliveries(&mut b, 1).await;
+    let before =
+        slow.iter().find(|delivery| delivery.event.event_id == again[0].event.event_id).expect("known");
+    assert!(revoked.contains(&before.token));
+    assert_eq!(settle(&a, before, Outcome::Ack).await, Status::Stale, "nobody waits for what is over");
+    assert_eq!(settle(&b, &again[0], Outcome::Ack).await, Status::Durable);
+    let kept =
+        slow.iter().find(|delivery| !revoked.contains(&delivery.token)).expect("half of the lanes stay");
+    assert_eq!(settle(&a, kept, Outcome::Ack).await, Status::Durable);
+    let parked = one.store.parked_entities(one.subscription.no, None, 100).await.expect("read");
+    assert!(parked.iter().all(|row| row.attempts == 0 && row.interruptions == 0), "{parked:?}");
+    one.stop().await;
+    two.stop().await;
+}
+
 /// F35. With more streams than lanes some serve none, and each lane is served once.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_twenty_streams_sixteen_serve_a_lane_each_and_the_rest_none() {
