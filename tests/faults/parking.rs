@@ -57,7 +57,7 @@ async fn an_event_that_is_held_for_long_delays_only_its_entity_and_no_progress_o
 /// F25: the entity that is blocked is also the busiest one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocked_entity_with_thousands_of_events_keeps_a_bounded_number_of_rows_and_recovers_in_order() {
-    const EVENTS: usize = 3_000;
+    const EVENTS: usize = 1_500;
     let (site, gateway, mut setup) = one_gateway().await;
     setup
         .admin

@@ -5,7 +5,9 @@ use std::time::Duration;
 use portero_client::v1;
 
 use super::{PATIENCE, check, one_gateway};
-use crate::harness::{Bare, Behaviour, Cluster, Consumer, Load, Proxy, eventually, next_delivery, subscription};
+use crate::harness::{
+    Bare, Behaviour, Cluster, Consumer, Load, Proxy, eventually, next_delivery, subscription,
+};
 
 /// How long a peer that says nothing may count as alive, and a little more.
 const SILENCE: Duration = Duration::from_secs(35);

@@ -7,14 +7,18 @@ use std::time::Duration;
 
 use portero_client::v1;
 
+use tokio::time::Instant;
+
 use super::history::Follower;
 use super::{
-    Behaviour, ConsumerProcess, Gateway, History, Kind, Provider, Proxy, Setup, Site, What, eventually,
-    subscription,
+    Behaviour, ConsumerProcess, Gateway, History, Kind, Provider, Proxy, Setup, Site, What, subscription,
 };
 
 /// The subscription that the consumers of a cluster share.
 const SUBSCRIPTION: &str = "shared";
+
+/// How often histories are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Gateways, consumers and what is between them.
 pub(crate) struct Cluster {
@@ -110,8 +114,8 @@ impl Cluster {
     ) -> HashSet<String> {
         let mut follower = Follower::new(self.history_files());
         let (mut open, mut handled) = (accepted.clone(), HashSet::new());
-        let what = format!("{} events are acked or dead letters", accepted.len());
-        eventually(&what, within, async || {
+        let deadline = Instant::now() + within;
+        loop {
             self.revive_consumers();
             for record in follower.news() {
                 match record.what {
@@ -126,10 +130,19 @@ impl Cluster {
             }
             let dead = self.dead_letters().await;
             // The ack of a consumer that died may be on record without its knowing: then it does not come again.
-            let is_over = |receipt| dead.contains(receipt) || handled.contains(receipt);
-            open.iter().all(is_over).then_some(dead)
-        })
-        .await
+            let is_open = |receipt: &&String| !dead.contains(*receipt) && !handled.contains(*receipt);
+            let left = open.iter().filter(is_open).count();
+            if left == 0 {
+                return dead;
+            }
+            let some: Vec<&String> = open.iter().filter(is_open).take(3).collect();
+            assert!(
+                Instant::now() < deadline,
+                "{left} of {} events are neither acked nor dead after {within:?}, such as {some:?}",
+                accepted.len()
+            );
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Starts consumers again that ended by themselves.

@@ -205,7 +205,7 @@ async fn unreliable(seed: u64, delivery: &Delivery, pen: &Pen) -> Outcome {
         12..13 if first => abort(pen),
         13..14 if first => panic!("a handler with a mistake"),
         14..20 => {
-            tokio::time::sleep(Duration::from_millis(1_000 + 100 * fate)).await;
+            tokio::time::sleep(Duration::from_millis(50 * fate)).await;
             Outcome::Ack
         }
         _ => Outcome::Ack,

@@ -13,7 +13,7 @@ use super::{Provider, stripe_event};
 /// How long one event may be refused until the test fails.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Entities of one sender.
-const ENTITIES: usize = 2;
+const ENTITIES: usize = 4;
 /// Each of so many accepted events is sent once more.
 const REPEAT_EVERY: usize = 5;
 
@@ -31,7 +31,7 @@ struct Counts {
 }
 
 impl Load {
-    /// Starts so many senders, each with two entities of its own and a pause between its events.
+    /// Starts so many senders, each with four entities of its own and a pause between its events.
     pub(crate) fn start(provider: &Provider, senders: usize, pause: Duration) -> Self {
         let (stop, counts) = (CancellationToken::new(), Arc::<Counts>::default());
         let mut tasks = JoinSet::new();

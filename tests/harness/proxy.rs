@@ -192,8 +192,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 /// Passes a connection on, until one of its sides ends it.
 async fn carry(client: TcpStream, shared: &Shared) {
     let mut conditions = shared.conditions.subscribe();
-    // A blackhole takes the connection and says nothing.
-    if conditions.wait_for(|now| now.requests.passes || now.answers.passes).await.is_err() {
+    // Nobody gets through to the server while one direction is blocked: a handshake needs both.
+    if conditions.wait_for(|now| now.requests.passes && now.answers.passes).await.is_err() {
         return;
     }
     let Some(server) = connect(shared).await else { return };
