@@ -118,14 +118,14 @@ impl Cluster {
         loop {
             self.revive_consumers();
             for record in follower.news() {
-                match record.what {
-                    What::Settled { receipt, outcome, status } if outcome == "ack" && status != "stale" => {
+                if let What::Settled { receipt, outcome, status } = record.what {
+                    if outcome == "ack" && status != "stale" {
                         open.remove(&receipt);
                     }
-                    What::Handled { receipt, outcome, .. } if outcome == "ack" => {
-                        handled.insert(receipt);
-                    }
-                    _ => {}
+                } else if let What::Handled { receipt, outcome, .. } = record.what
+                    && outcome == "ack"
+                {
+                    handled.insert(receipt);
                 }
             }
             let dead = self.dead_letters().await;

@@ -233,6 +233,10 @@ impl Observer for Scribe {
         self.0.write(What::Connected { generation });
     }
 
+    fn resumed(&self, kept: usize, stopped: usize) {
+        self.0.write(What::Resumed { kept, stopped });
+    }
+
     fn disconnected(&self, why: &Disconnect<'_>, _next_attempt_in: Option<Duration>) {
         self.0.write(What::Disconnected { why: format!("{why:?}") });
     }

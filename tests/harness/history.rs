@@ -29,6 +29,8 @@ pub(crate) enum What {
     Begun,
     /// A stream is open.
     Connected { generation: i64 },
+    /// So much of what the former stream had goes on in this one, and so much does not.
+    Resumed { kept: usize, stopped: usize },
     /// It is not any more.
     Disconnected { why: String },
     /// A delivery arrived.
@@ -119,9 +121,9 @@ impl History {
 
     /// Every call of a handler, in order.
     pub(crate) fn started(&self) -> impl Iterator<Item = (&Record, &Offer)> {
-        self.0.iter().filter_map(|record| match &record.what {
-            What::Started(offer) => Some((record, offer)),
-            _ => None,
+        self.0.iter().filter_map(|record| {
+            let What::Started(offer) = &record.what else { return None };
+            Some((record, offer))
         })
     }
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(crate) use bare::{Bare, next_delivery};
-pub(crate) use cluster::Cluster;
+pub(crate) use cluster::{Cluster, Member};
 pub(crate) use consumer::Consumer;
 pub(crate) use consumer_process::{Behaviour, ConsumerProcess};
 pub(crate) use gateway::{Gateway, client_at};

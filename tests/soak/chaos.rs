@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::checker::{Pause, Who};
-use crate::harness::{Cluster, now};
+use crate::harness::{Cluster, ConsumerProcess, Gateway, Member, now};
 
 /// How long a gateway's session outlives the gateway, and a little more.
 const LONGER_THAN_A_SESSION: Duration = Duration::from_secs(15);
@@ -14,26 +14,36 @@ const ENDS_WITHIN: Duration = Duration::from_secs(40);
 /// How often ended consumers and stopped processes are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// One thing that happens to a process.
+/// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blow {
-    KillGateway,
-    KillConsumer,
-    StopGateway(Duration),
-    TerminateConsumer,
-    TerminateGateway,
-    StopConsumer(Duration),
+    Gateway(Hit),
+    Consumer(Hit),
+    /// A consumer's connection breaks.
+    Sever,
+    /// Nothing reaches a consumer or comes from it for a while, for less than anybody notices.
+    LosePackets(Duration),
+}
+
+/// What happens to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hit {
+    Kill,
+    Terminate,
+    Stop(Duration),
 }
 
 /// What happens first, so that a short run has some of everything.
-const FIRST: [Blow; 7] = [
-    Blow::StopGateway(LONGER_THAN_A_SESSION),
-    Blow::KillConsumer,
-    Blow::KillGateway,
-    Blow::TerminateConsumer,
-    Blow::StopConsumer(Duration::from_secs(2)),
-    Blow::TerminateGateway,
-    Blow::StopGateway(Duration::from_secs(2)),
+const FIRST: [Blow; 9] = [
+    Blow::Gateway(Hit::Stop(LONGER_THAN_A_SESSION)),
+    Blow::Consumer(Hit::Kill),
+    Blow::Gateway(Hit::Kill),
+    Blow::Consumer(Hit::Terminate),
+    Blow::Consumer(Hit::Stop(Duration::from_secs(2))),
+    Blow::Sever,
+    Blow::Gateway(Hit::Terminate),
+    Blow::LosePackets(Duration::from_secs(2)),
+    Blow::Gateway(Hit::Stop(Duration::from_secs(2))),
 ];
 
 /// Deals blows to a cluster and remembers who was stopped when.
@@ -56,7 +66,7 @@ impl Chaos {
             self.dealt += 1;
             let began = Instant::now();
             self.deal(cluster, blow).await;
-            println!("soak: {blow:?} took {:?}", began.elapsed());
+            say(&format!("{blow:?} took {:?}", began.elapsed()));
             let length = pause.mul_f64(0.5 + self.random.below(100) as f64 / 100.0);
             self.rest(cluster, (Instant::now() + length).min(until)).await;
         }
@@ -67,61 +77,73 @@ impl Chaos {
 
     fn choose(&mut self) -> Blow {
         let length = Duration::from_millis(500 + 100 * self.random.below(30));
-        match self.random.below(8) {
-            0 | 1 => Blow::KillGateway,
-            2 | 3 => Blow::KillConsumer,
-            4 => Blow::TerminateGateway,
-            5 => Blow::TerminateConsumer,
-            6 if self.random.below(4) == 0 => Blow::StopGateway(LONGER_THAN_A_SESSION),
-            6 => Blow::StopGateway(length),
-            _ => Blow::StopConsumer(length),
+        match self.random.below(10) {
+            0 | 1 => Blow::Gateway(Hit::Kill),
+            2 | 3 => Blow::Consumer(Hit::Kill),
+            4 => Blow::Gateway(Hit::Terminate),
+            5 => Blow::Consumer(Hit::Terminate),
+            6 if self.random.below(4) == 0 => Blow::Gateway(Hit::Stop(LONGER_THAN_A_SESSION)),
+            6 => Blow::Gateway(Hit::Stop(length)),
+            7 => Blow::Sever,
+            8 => Blow::LosePackets(length),
+            _ => Blow::Consumer(Hit::Stop(length)),
         }
     }
 
     async fn deal(&mut self, cluster: &mut Cluster, blow: Blow) {
         cluster.revive_consumers();
+        if let Blow::Gateway(hit) = blow {
+            let number = self.victim(cluster.gateways.len(), Who::Gateway);
+            return self.hit_gateway(&mut cluster.gateways[number], number, hit).await;
+        }
+        let name = |number: usize| Who::Consumer(cluster.consumers[number].process.name().to_owned());
+        let number = self.victim(cluster.consumers.len(), name);
+        let Member { process, link } = &mut cluster.consumers[number];
         match blow {
-            Blow::KillGateway | Blow::TerminateGateway | Blow::StopGateway(_) => {
-                let number = self.victim(cluster.gateways.len(), Who::Gateway);
-                let gateway = &mut cluster.gateways[number];
-                match blow {
-                    Blow::StopGateway(length) => {
-                        self.stopped.push((Who::Gateway(number), now().as_micros(), Instant::now() + length));
-                        gateway.signal("STOP");
-                    }
-                    Blow::TerminateGateway => {
-                        gateway.terminate();
-                        let status = gateway.ended(ENDS_WITHIN).await;
-                        assert!(status.success(), "a gateway ended with {status}");
-                        gateway.launch().await;
-                    }
-                    _ => {
-                        gateway.kill();
-                        gateway.launch().await;
-                    }
-                }
+            Blow::Consumer(hit) => self.hit_consumer(process, hit).await,
+            Blow::LosePackets(length) => {
+                link.blackhole();
+                tokio::time::sleep(length).await;
+                link.heal();
             }
-            Blow::KillConsumer | Blow::TerminateConsumer | Blow::StopConsumer(_) => {
-                let names: Vec<String> =
-                    cluster.consumers.iter().map(|member| member.process.name().to_owned()).collect();
-                let number = self.victim(names.len(), |number| Who::Consumer(names[number].clone()));
-                let consumer = &mut cluster.consumers[number].process;
-                match blow {
-                    Blow::StopConsumer(length) => {
-                        let who = Who::Consumer(names[number].clone());
-                        self.stopped.push((who, now().as_micros(), Instant::now() + length));
-                        consumer.signal("STOP");
-                    }
-                    // It may crash on an event instead, which is as good.
-                    Blow::TerminateConsumer => {
-                        consumer.stop(ENDS_WITHIN).await;
-                        consumer.launch();
-                    }
-                    _ => {
-                        consumer.kill();
-                        consumer.launch();
-                    }
-                }
+            Blow::Sever | Blow::Gateway(_) => link.sever(),
+        }
+    }
+
+    async fn hit_gateway(&mut self, gateway: &mut Gateway, number: usize, hit: Hit) {
+        match hit {
+            Hit::Stop(length) => {
+                self.stopped.push((Who::Gateway(number), now().as_micros(), Instant::now() + length));
+                gateway.signal("STOP");
+            }
+            Hit::Terminate => {
+                gateway.terminate();
+                let status = gateway.ended(ENDS_WITHIN).await;
+                assert!(status.success(), "a gateway ended with {status}");
+                gateway.launch().await;
+            }
+            Hit::Kill => {
+                gateway.kill();
+                gateway.launch().await;
+            }
+        }
+    }
+
+    async fn hit_consumer(&mut self, consumer: &mut ConsumerProcess, hit: Hit) {
+        match hit {
+            Hit::Stop(length) => {
+                let who = Who::Consumer(consumer.name().to_owned());
+                self.stopped.push((who, now().as_micros(), Instant::now() + length));
+                consumer.signal("STOP");
+            }
+            Hit::Terminate => {
+                // It may crash on an event instead, which is as good.
+                consumer.stop(ENDS_WITHIN).await;
+                consumer.launch();
+            }
+            Hit::Kill => {
+                consumer.kill();
+                consumer.launch();
             }
         }
     }
@@ -159,6 +181,12 @@ impl Chaos {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
+}
+
+/// Tells a person who follows a long run what happens.
+#[expect(clippy::print_stdout, reason = "the test's output is where its runner looks")]
+fn say(text: &str) {
+    println!("soak: {text}");
 }
 
 /// Numbers that follow from a seed.

@@ -77,6 +77,8 @@ fn runs(history: &History) -> Vec<Run<'_>> {
     let mut delivered: HashMap<(&str, u32, &str), i64> = HashMap::new();
     // Those that are not over, by consumer, process and token.
     let mut open: HashMap<(&str, u32, &str), usize> = HashMap::new();
+    // Those whose stream broke while their handlers ran.
+    let mut cut: HashMap<(&str, u32), Vec<(&str, usize)>> = HashMap::new();
     for record in &history.0 {
         let consumer = record.consumer.as_str();
         match &record.what {
@@ -107,13 +109,24 @@ fn runs(history: &History) -> Vec<Run<'_>> {
                     runs[run].over = record.at;
                 }
             }
-            What::Disconnected { .. } | What::Ended => open.retain(|(of, process, _), run| {
+            What::Disconnected { .. } | What::Ended => open.retain(|(of, process, token), run| {
                 let ends = *of == consumer && *process == record.run;
                 if ends {
                     runs[*run].over = record.at;
+                    cut.entry((consumer, record.run)).or_default().push((token, *run));
                 }
                 !ends
             }),
+            // All of them go on where they were, as if nothing had happened.
+            What::Resumed { stopped: 0, .. } => {
+                for (token, run) in cut.remove(&(consumer, record.run)).unwrap_or_default() {
+                    if runs[run].outcome.is_none() {
+                        runs[run].over = i64::MAX;
+                        open.insert((consumer, record.run, token), run);
+                    }
+                }
+            }
+            What::Resumed { .. } => drop(cut.remove(&(consumer, record.run))),
             What::Begun | What::Connected { .. } | What::Settled { .. } => {}
         }
     }
@@ -189,22 +202,18 @@ fn came_again(history: &History, known: &Known, found: &mut Vec<String>) {
     // When the ack was known to be durable, and how many deliveries may still be on their way.
     let mut acked: HashMap<&str, (i64, u32)> = HashMap::new();
     for record in &history.0 {
-        match &record.what {
-            What::Settled { receipt, outcome, status } if outcome == "ack" => {
-                let owed = u32::from(status == "durable_late");
-                if ["durable", "durable_late", "already"].contains(&status.as_str()) {
-                    acked.entry(receipt).or_insert((record.at, 0)).1 += owed;
-                }
-            }
-            What::Delivered(offer) => {
-                let Some((since, owed)) = acked.get_mut(offer.receipt.as_str()) else { continue };
-                if *owed > 0 {
-                    *owed -= 1;
-                } else if !known.was_stopped(&record.consumer, record.at, *since, record.at) {
-                    found.push(format!("acked at {since}, delivered again: {record:?}"));
-                }
-            }
-            _ => {}
+        if let What::Settled { receipt, outcome, status } = &record.what
+            && outcome == "ack"
+            && ["durable", "durable_late", "already"].contains(&status.as_str())
+        {
+            acked.entry(receipt).or_insert((record.at, 0)).1 += u32::from(status == "durable_late");
+        }
+        let What::Delivered(offer) = &record.what else { continue };
+        let Some((since, owed)) = acked.get_mut(offer.receipt.as_str()) else { continue };
+        if *owed > 0 {
+            *owed -= 1;
+        } else if !known.was_stopped(&record.consumer, record.at, *since, record.at) {
+            found.push(format!("acked at {since}, delivered again: {record:?}"));
         }
     }
 }

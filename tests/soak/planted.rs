@@ -136,6 +136,16 @@ fn two_consumers_at_work_on_one_entity_are_found() {
 }
 
 #[test]
+fn a_second_consumer_at_work_on_what_another_one_resumed_is_found() {
+    let mut story = Story::default();
+    story.starts("a", 1, 1);
+    story.breaks("a");
+    story.add("a", What::Resumed { kept: 1, stopped: 0 });
+    story.starts("b", 1, 2);
+    story.must_show("two at once");
+}
+
+#[test]
 fn a_consumer_that_was_stopped_is_excused_and_one_that_was_not_is_not() {
     for (who, is_excused) in [
         (Who::Consumer("a".to_owned()), true),
