@@ -29,6 +29,8 @@ pub(crate) struct SimConsumer {
     work: BTreeMap<LaneToken, Work>,
     unanswered: BTreeMap<LaneToken, Unanswered>,
     leaving: Option<Leaving>,
+    /// Where its last stream went.
+    last: Option<Process>,
     /// When the next wake-up is planned.
     wake_at: Option<u64>,
 }
@@ -82,6 +84,7 @@ impl SimConsumer {
             work: BTreeMap::new(),
             unanswered: BTreeMap::new(),
             leaving: None,
+            last: None,
             wake_at: None,
         };
         consumer.plan(shared);

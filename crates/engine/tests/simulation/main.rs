@@ -27,7 +27,7 @@ use profile::Weather;
 use world::World;
 
 /// How many seeds may pass before a planted bug is found.
-const SEEDS_PER_BUG: usize = 30;
+const SEEDS_PER_BUG: usize = 40;
 
 fn run(seed: u64) -> Result<World, Violation> {
     let mut world = World::new(seed, Weather::of_seed(seed), None, false);

@@ -104,7 +104,7 @@ impl Shared {
 
     /// How long the store works on a flush.
     pub(crate) fn commit_time(&mut self) -> u64 {
-        if self.is_stormy() && self.chance(0.08) {
+        if self.is_stormy() && self.chance(0.1) {
             self.rng.random_range(10 * MS..9 * SEC)
         } else {
             self.rng.random_range(MS / 2..2 * MS)
@@ -136,8 +136,8 @@ impl Shared {
                 self.after(there, Happening::Ask { from, number, ask, reply_after: None });
             }
             // It is given up, and done after that: later questions overtake it. Not those that are transactions in several
-            // steps, which end with their connection.
-            _ if !matches!(ask, Ask::Claim { .. } | Ask::Release { .. }) => {
+            // steps, which end with their connection; and openings stand in line for the sessions that they fence.
+            _ if !matches!(ask, Ask::Claim { .. } | Ask::Release { .. } | Ask::Open { .. }) => {
                 self.answer_after(there, from, number, Answer::Unknown);
                 let late = self.rng.random_range(there..3 * SEC + there);
                 self.after(late, Happening::Ask { from, number, ask, reply_after: None });

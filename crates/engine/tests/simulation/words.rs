@@ -61,6 +61,8 @@ pub(crate) struct Sent {
     pub(crate) token: LaneToken,
     pub(crate) entry: Entry,
     pub(crate) alone: bool,
+    /// When the lane decided to offer it.
+    pub(crate) decided_at: u64,
 }
 
 #[derive(Clone, Debug)]

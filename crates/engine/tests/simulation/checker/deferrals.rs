@@ -63,23 +63,27 @@ impl Checker {
         let is_deferred = store.place(lane, &fact.entry) == Place::Deferred;
         let may_come = std::mem::take(&mut fact.may_come);
         fact.woken = None;
-        if !is_deferred {
-            return;
-        }
-        if !may_come {
+        if is_deferred && !may_come {
             self.broken(
                 Promise::Defer,
                 format!("{n} of {entity:?} was offered again though nothing was acked"),
             );
         }
-        let older = self.entities.get(&entity).cloned().unwrap_or_default();
-        for other in older.into_iter().take_while(|other| *other < n) {
-            let Some(fact) = self.fact(lane, other).filter(|fact| fact.woken.is_some()) else { continue };
+        let row = store.row(lane).parked.get(&entity);
+        let has_failed = row.is_some_and(|row| {
+            row.state == ParkedState::Retry && (row.positions.first() == Some(&n) || row.positions.is_empty())
+        });
+        if has_failed {
+            return;
+        }
+        let others = self.entities.get(&entity).cloned().unwrap_or_default();
+        for other in others.into_iter().take_while(|other| *other < n) {
+            let waits = |fact: &&super::Fact| fact.woken.is_some_and(|since| since < sent.decided_at);
+            let Some(fact) = self.fact(lane, other).filter(waits) else { continue };
             if store.place(lane, &fact.entry) == Place::Deferred {
-                self.broken(
-                    Promise::Defer,
-                    format!("{n} of {entity:?} was offered before {other}, which is older"),
-                );
+                let text =
+                    format!("{n} of {entity:?} was offered before {other}, which was put off and is older");
+                self.broken(Promise::Defer, text);
             }
         }
     }

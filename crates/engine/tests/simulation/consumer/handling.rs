@@ -27,7 +27,7 @@ impl SimConsumer {
                 shared.ledger.wear(shard, sent.entry.n);
                 NEVER
             }
-            _ if shared.is_stormy() && shared.chance(0.1) => shared.rng.random_range(50 * MS..8 * SEC),
+            _ if shared.is_stormy() && shared.chance(0.25) => shared.rng.random_range(50 * MS..8 * SEC),
             _ if is_planned && shared.chance(0.15) => shared.rng.random_range(50 * MS..4 * SEC),
             _ => shared.rng.random_range(MS..10 * MS),
         };

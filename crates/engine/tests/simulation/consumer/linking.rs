@@ -50,10 +50,13 @@ impl SimConsumer {
             self.link = Link::Down { next_try: shared.now + 200 * MS, since };
             return;
         }
-        let to = match shared.profile.weather {
-            Weather::Storm | Weather::Planned => replicas[shared.rng.random_range(0..replicas.len())],
+        let may_move = matches!(shared.profile.weather, Weather::Storm | Weather::Planned);
+        let to = match self.last.filter(|last| replicas.contains(last)) {
+            Some(last) if shared.chance(0.6) => last,
+            _ if may_move => replicas[shared.rng.random_range(0..replicas.len())],
             _ => replicas[self.me.slot % replicas.len()],
         };
+        self.last = Some(to);
         let conn = shared.connect(self.me, to);
         let unsettled: Vec<LaneToken> = self.work.keys().copied().collect();
         let (events_max, bytes_max) = (shared.profile.events_max, shared.profile.bytes_max);

@@ -76,7 +76,7 @@ impl SimReplica {
             stream.in_hand.insert(token, u64::from(delivery.entry.body_bytes));
             stream.alone = delivery.alone.then_some(token);
             self.unsent.insert(token);
-            frame.push(Sent { token, entry: delivery.entry, alone: delivery.alone });
+            frame.push(Sent { token, entry: delivery.entry, alone: delivery.alone, decided_at: shared.now });
         }
         let Some(conn) = self.streams.get(&id).map(|stream| stream.conn).filter(|_| !frame.is_empty()) else {
             return false;

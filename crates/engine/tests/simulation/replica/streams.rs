@@ -87,7 +87,7 @@ impl SimReplica {
             if goes_on || shared.has(Planted::ResumesWhateverItIsTold) {
                 stream.in_hand.insert(*token, u64::from(entry.body_bytes));
                 resumed.push(*token);
-                let sent = Sent { token: *token, entry, alone: false };
+                let sent = Sent { token: *token, entry, alone: false, decided_at: shared.now };
                 shared.checker.adopted(&shared.store, session, hello.conn, &sent);
             }
         }

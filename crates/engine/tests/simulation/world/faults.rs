@@ -39,32 +39,32 @@ impl World {
     fn storm(&mut self) {
         let replica = self.shared.rng.random_range(0..self.replicas.len());
         let consumer = self.shared.rng.random_range(0..self.consumers.len());
-        match self.shared.rng.random_range(0..20) {
-            0..2 => self.kill(replica),
-            2..5 => {
+        match self.shared.rng.random_range(0..25) {
+            0..3 => self.kill(replica),
+            3..6 => {
                 let until = self.shared.now + self.shared.rng.random_range(SEC..25 * SEC);
                 self.paused[replica] = self.paused[replica].max(until);
                 self.shared.checker.trace(|| format!("replica {replica} is paused until {until}"));
             }
-            5..8 => {
+            6..9 => {
                 let until = self.shared.now + self.shared.rng.random_range(2 * SEC..22 * SEC);
                 self.shared.cut_off.insert(replica, until);
                 self.shared.checker.trace(|| format!("replica {replica} is cut off until {until}"));
             }
-            8..10 => self.terminate(replica),
-            10..12 if self.consumers[consumer].alive => self.consumers[consumer].crash(&mut self.shared),
-            12..14 => self.consumers[consumer].leave(&mut self.shared),
-            14..16 => {
+            9..11 => self.terminate(replica),
+            11..13 if self.consumers[consumer].alive => self.consumers[consumer].crash(&mut self.shared),
+            13..15 => self.consumers[consumer].leave(&mut self.shared),
+            15..21 => {
                 if let Some(conn) = self.consumers[consumer].conn() {
                     self.shared.break_conn(conn);
                 }
             }
-            16 => {
+            21 => {
                 if let Some(conn) = self.consumers[consumer].conn() {
                     self.shared.silence_conn(conn);
                 }
             }
-            17 => self.drop_an_event(),
+            22 => self.drop_an_event(),
             _ => self.operate(),
         }
     }
@@ -82,7 +82,7 @@ impl World {
     }
 
     pub(super) fn down_time(&mut self) -> u64 {
-        let longest = if self.shared.chance(0.4) { 600 * MS } else { 16 * SEC };
+        let longest = if self.shared.chance(0.6) { 600 * MS } else { 16 * SEC };
         self.shared.rng.random_range(50 * MS..longest)
     }
 

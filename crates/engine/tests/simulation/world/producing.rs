@@ -68,6 +68,8 @@ impl World {
             (Weather::Failing, 60..70) | (Weather::Storm, 62..65) => Nature::Rejected,
             (Weather::Failing, 70..80) | (Weather::Storm, 65..68) => Nature::Slow,
             (Weather::Failing, 80..85) | (Weather::Storm, 68..71) => Nature::Stuck(times),
+            (Weather::Failing, 85..90) => Nature::NeverReady,
+            (Weather::Failing, 90..95) => Nature::Early,
             (Weather::Storm, 71..75) => Nature::Killer(times),
             (Weather::Storm, 75..79) => Nature::Poison,
             (Weather::Storm, 79..82) => Nature::NeverReady,
