@@ -65,6 +65,12 @@ struct Shared {
     refreshing: Mutex<()>,
 }
 
+impl Shared {
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
 impl std::fmt::Debug for Directory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Directory")
@@ -127,9 +133,14 @@ impl Directory {
     /// When the store cannot be read; the former snapshot stays.
     pub async fn refresh_now(&self) -> Result<Revision, Error> {
         let shared = &self.0;
+        let called_ms = shared.elapsed_ms();
         let _alone = shared.refreshing.lock().await;
+        if shared.confirmed_ms.load(Ordering::Acquire) > called_ms {
+            // Somebody has begun and finished after the call: of many who wait, two look.
+            return Ok(shared.snapshot.load().revision());
+        }
         // What is confirmed is the state at this moment, not at the answer's.
-        let asked = shared.began.elapsed();
+        let asked_ms = shared.elapsed_ms();
         let known = shared.snapshot.load_full();
         let revision = within(&shared.config, shared.store.revision()).await?;
         if revision != known.revision() {
@@ -139,7 +150,6 @@ impl Directory {
             tracing::info!(revision = loaded.0, "the configuration changed");
             shared.revision.send_replace(loaded);
         }
-        let asked_ms = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX);
         shared.confirmed_ms.fetch_max(asked_ms, Ordering::AcqRel);
         Ok(shared.snapshot.load().revision())
     }

@@ -1,9 +1,9 @@
 //! Which entries of the log a subscription gets.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use portero_directory::Snapshot;
-use portero_store::{LogEntry, Scope, Subscription};
+use portero_store::{LogEntry, Revision, Scope, Subscription};
 use portero_types::{SourceNo, TenantNo};
 
 /// Longest list of sources that is sent to the store with each page.
@@ -12,10 +12,11 @@ const SCOPE_SOURCES_MAX: usize = 256;
 /// A subscription's filter with names resolved to row numbers, as of one configuration revision.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
+    revision: Revision,
     /// `None`: every tenant. `Some(None)`: a tenant that does not exist, so nothing.
     tenant: Option<Option<TenantNo>>,
     /// `None`: every source.
-    sources: Option<HashSet<SourceNo>>,
+    sources: Option<BTreeSet<SourceNo>>,
     exact: HashSet<String>,
     prefixes: Vec<String>,
 }
@@ -41,7 +42,7 @@ impl Filter {
                 }
             }
         }
-        Self { tenant, sources, exact, prefixes }
+        Self { revision: snapshot.revision(), tenant, sources, exact, prefixes }
     }
 
     /// What of the filter the store can apply while it reads, so that others' entries need not be sent: never less than what
@@ -54,6 +55,25 @@ impl Filter {
             sources: if is_short { sources } else { Vec::new() },
             ..Scope::default()
         }
+    }
+
+    /// Whether it depends on which sources there are. One of a name that it lists may be created at another gateway, and have
+    /// events, before anyone here hears of it: so whoever read some of the log looks at the configuration once more
+    /// before he passes over anything.
+    pub(crate) const fn names_sources(&self) -> bool {
+        self.sources.is_some()
+    }
+
+    /// Follows what is known of sources by now.
+    pub(crate) fn follow(&mut self, subscription: &Subscription, snapshot: &Snapshot) {
+        if self.names_sources() && self.revision != snapshot.revision() {
+            *self = Self::new(subscription, snapshot);
+        }
+    }
+
+    /// Whether what was read within `scope` has everything that it lets through.
+    pub(crate) fn is_met_by(&self, scope: &Scope) -> bool {
+        scope.sources.is_empty() || self.sources.iter().flatten().all(|source| scope.sources.contains(source))
     }
 
     /// Whether the subscription gets this entry.

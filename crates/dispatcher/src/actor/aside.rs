@@ -21,6 +21,7 @@ pub(super) type Aside = HashSet<(LaneNo, SideScope)>;
 pub(super) struct AsideDone {
     lane: LaneNo,
     read: SideRead,
+    scope: Scope,
     result: portero_store::Result<LogPage>,
 }
 
@@ -38,16 +39,18 @@ impl Actor {
         }
         for (lane, read) in wanted {
             self.aside.insert((lane, read.scope));
-            let store = self.shared.store.clone();
+            let reader = self.reader();
             let request = self.side_request(lane, read);
+            let broken = AsideDone { lane, read, scope: request.scope.clone(), result: Err(broken_read()) };
             let job = async move {
-                let result = store.page(request).await;
+                let scope = request.scope.clone();
+                let result = reader.page(request).await;
                 if result.is_err() {
                     tokio::time::sleep(PACE).await;
                 }
-                Done::Aside(AsideDone { lane, read, result })
+                Done::Aside(AsideDone { lane, read, scope, result })
             };
-            self.spawn(job, move || Done::Aside(AsideDone { lane, read, result: Err(broken_read()) }));
+            self.spawn(job, move || Done::Aside(broken));
         }
     }
 
@@ -68,7 +71,7 @@ impl Actor {
     }
 
     pub(super) fn aside_done(&mut self, done: AsideDone) {
-        let AsideDone { lane: no, read, result } = done;
+        let AsideDone { lane: no, read, scope, result } = done;
         self.aside.remove(&(no, read.scope));
         let page = match result {
             Ok(page) => page,
@@ -77,6 +80,9 @@ impl Actor {
                 return;
             }
         };
+        if !self.can_judge(&scope) {
+            return;
+        }
         let now = self.now();
         let entries = matching(&self.filter, self.subscription.lanes, no, &page.entries);
         let Some(lane) = self.lanes.get_mut(&no) else { return };

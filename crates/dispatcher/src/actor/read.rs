@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use portero_directory::Directory;
 use portero_engine::Entry;
-use portero_store::{LogEntry, LogPage, PageRequest};
+use portero_store::{Error, ErrorKind, LogEntry, LogPage, PageRequest, Scope};
 use portero_types::{LaneCount, LaneNo, Shard};
 use tokio::time::Instant;
 
@@ -11,6 +12,7 @@ use super::jobs::broken_read;
 use super::{Actor, Done, PACE, Reading};
 use crate::convert;
 use crate::filter::Filter;
+use crate::shared::DynDeliveryStore;
 
 pub(super) const PAGE_ENTRIES: u32 = 1_000;
 /// Most positions that one page looks at: with a narrow filter far behind the head, most are others'.
@@ -53,7 +55,7 @@ impl Actor {
                 .min();
             if let Some(after) = after.filter(|after| *after < head) {
                 self.reading.insert(shard, Reading::Busy);
-                let store = self.shared.store.clone();
+                let reader = self.reader();
                 let request = PageRequest {
                     span: SPAN,
                     scope: self.filter.scope(),
@@ -61,7 +63,7 @@ impl Actor {
                 };
                 let broken = PageDone { request: request.clone(), result: Err(broken_read()) };
                 let read = async move {
-                    let result = store.page(request.clone()).await;
+                    let result = reader.page(request.clone()).await;
                     Done::Page(PageDone { request, result })
                 };
                 self.spawn(read, || Done::Page(broken));
@@ -74,8 +76,20 @@ impl Actor {
         self.subscription.lanes.shard_of(lane, self.shards) == shard
     }
 
+    /// Who reads the log for this subscription.
+    pub(super) fn reader(&self) -> Reader {
+        let directory = self.filter.names_sources().then(|| self.shared.directory.clone());
+        Reader { store: self.shared.store.clone(), directory }
+    }
+
+    /// Whether what was read within `scope` can be judged. If not, a source has come that it lacks: it is read again.
+    pub(super) fn can_judge(&mut self, scope: &Scope) -> bool {
+        self.filter.follow(&self.subscription, &self.shared.directory.snapshot());
+        self.filter.is_met_by(scope)
+    }
+
     pub(super) fn page_done(&mut self, done: PageDone) {
-        let PageRequest { shard, after, .. } = done.request;
+        let PageRequest { shard, after, scope, .. } = done.request;
         let page = match done.result {
             Ok(page) => {
                 self.reading.remove(&shard);
@@ -87,6 +101,9 @@ impl Actor {
                 return;
             }
         };
+        if !self.can_judge(&scope) {
+            return;
+        }
         let through = page.through;
         let now = self.now();
         for (no, lane) in &mut self.lanes {
@@ -144,6 +161,25 @@ impl Actor {
             }
             (Ok(_), None) => {}
         }
+    }
+}
+
+/// Reads pages.
+pub(super) struct Reader {
+    store: DynDeliveryStore,
+    /// For filters that name sources.
+    directory: Option<Directory>,
+}
+
+impl Reader {
+    /// Reads a page, and then what changed in the configuration until it was read.
+    pub(super) async fn page(&self, request: PageRequest) -> portero_store::Result<LogPage> {
+        let page = self.store.page(request).await?;
+        if let Some(directory) = &self.directory {
+            let refreshed = directory.refresh_now().await;
+            refreshed.map_err(|_| Error::new(ErrorKind::Unavailable, "the configuration cannot be read"))?;
+        }
+        Ok(page)
     }
 }
 
