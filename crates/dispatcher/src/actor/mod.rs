@@ -347,7 +347,7 @@ impl Actor {
                 lane.handle_timeout(now, &mut self.rng);
             }
         }
-        let alive = self.shared.standing.borrow().trusts(self.session);
+        let alive = self.is_alive();
         self.poll_revokes();
         self.poll_statuses();
         self.drain_when_due();
@@ -356,7 +356,9 @@ impl Actor {
         if alive {
             self.tell_members();
             self.read_when_possible();
-            self.resume();
+        }
+        self.resume();
+        if alive {
             self.deliver();
             self.poll_revokes();
         }
@@ -367,14 +369,23 @@ impl Actor {
         self.show_figures();
     }
 
+    /// Whether this session's lanes may be acted on.
+    fn is_alive(&self) -> bool {
+        self.shared.standing.borrow().trusts(self.session)
+    }
+
     fn next_timer(&self) -> Instant {
         let (now, wall) = (Instant::now(), self.now());
         let latest = now + if self.lanes.is_empty() { IDLE_TIMER_MAX } else { TIMER_MAX };
-        let lanes = self.lanes.values().filter_map(Lane::poll_timeout).min().map(|due| now + due.since(wall));
+        // What is due now is a flush, and waits for its turn.
+        let flush_at = if self.flushing { latest } else { self.flush_at };
+        let lanes = self.lanes.values().filter_map(Lane::poll_timeout);
+        let lanes = lanes.map(|due| if due > wall { now + due.since(wall) } else { flush_at }).min();
+        let may_claim = self.is_alive() && self.has_interest();
         let late = (now < self.late_until).then_some(self.late_until);
         let streams = (!self.streams.is_empty()).then_some(self.streams_due_at);
         let drain = self.drain.as_ref().map(drain::Drain::due_at);
-        [lanes, late, streams, drain, self.sharing.due_at(), self.resuming.due_at()]
+        [lanes, late, streams, drain, self.sharing.due_at(may_claim), self.resuming.due_at()]
             .into_iter()
             .flatten()
             .min()

@@ -40,14 +40,15 @@ impl Actor {
     }
 
     /// Lets deliveries go on whose events are known by now, before anything of their entities is offered, and welcomes the
-    /// streams for which that is decided, or that have waited long enough.
+    /// streams for which that is decided, or that have waited long enough. Without trust in the session nothing goes on.
     pub(super) fn resume(&mut self) {
         let now = Instant::now();
+        let alive = self.is_alive();
         for mut waiting in std::mem::take(&mut self.resuming.0) {
             let unsettled = std::mem::take(&mut waiting.unsettled);
             waiting.unsettled = unsettled
                 .into_iter()
-                .filter(|token| !self.resume_one(&mut waiting.attached, *token))
+                .filter(|token| !alive || !self.resume_one(&mut waiting.attached, *token))
                 .collect();
             if !waiting.unsettled.is_empty() && now < waiting.by {
                 self.resuming.0.push(waiting);

@@ -83,12 +83,12 @@ impl Sharing {
         self.leaving.contains_key(&lane)
     }
 
-    /// When something here has to be looked at again.
-    pub(super) fn due_at(&self) -> Option<Instant> {
+    /// When something here has to be looked at again. While nothing may be claimed, no claim is due.
+    pub(super) fn due_at(&self, may_claim: bool) -> Option<Instant> {
         if self.busy {
             return None;
         }
-        let claim = self.wanted.then_some(self.not_before);
+        let claim = (self.wanted && may_claim).then_some(self.not_before);
         claim.into_iter().chain(self.leaving.values().min().copied()).min()
     }
 
