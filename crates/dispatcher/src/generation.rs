@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use portero_store::DeliveryStore;
+use portero_store::{DeliveryStore, Error, ErrorKind};
 use portero_types::Generation;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -21,11 +21,23 @@ pub(crate) struct Incarnations {
     present: watch::Sender<Generation>,
     /// When it was adopted: what was read before may be out of date.
     since: Mutex<Instant>,
+    /// The last look that actors shared.
+    last_look: tokio::sync::Mutex<Option<Look>>,
+}
+
+/// A look at the database itself.
+struct Look {
+    began: Instant,
+    failed: Option<ErrorKind>,
 }
 
 impl Incarnations {
     pub(crate) fn new(generation: Generation) -> Self {
-        Self { present: watch::Sender::new(generation), since: Mutex::new(Instant::now()) }
+        Self {
+            present: watch::Sender::new(generation),
+            since: Mutex::new(Instant::now()),
+            last_look: tokio::sync::Mutex::default(),
+        }
     }
 
     pub(crate) fn present(&self) -> Generation {
@@ -60,6 +72,28 @@ impl Incarnations {
         }
         self.adopt(seen);
         Ok(())
+    }
+
+    /// Looks which database this is. After an outage all actors ask at once: of many who wait, two look.
+    ///
+    /// # Errors
+    /// The store's, or that of a look that began after this call; then nothing has changed.
+    pub(crate) async fn look(&self, store: &dyn DeliveryStore) -> portero_store::Result<()> {
+        let asked_at = Instant::now();
+        let mut last = self.last_look.lock().await;
+        if let Some(look) = last.as_ref().filter(|look| look.began > asked_at) {
+            return match look.failed {
+                None => Ok(()),
+                Some(kind) => Err(Error::new(kind, "it could not be seen which database this is")),
+            };
+        }
+        let began = Instant::now();
+        let result = match store.incarnation().await {
+            Ok(generation) => self.observe(store, generation, began).await,
+            Err(error) => Err(error),
+        };
+        *last = Some(Look { began, failed: result.as_ref().err().map(Error::kind) });
+        result
     }
 
     /// The log's heads have fallen since they were read under `seen`.

@@ -1,23 +1,30 @@
 //! Progress that lies beyond its shard's head belongs to a history that was lost, and is cut to the head. Pure.
 
-use crate::{ClaimedLane, Overflow, ParkedEntity, ParkedState};
+use crate::{ClaimedLane, JournalState, Overflow, ParkedEntity, ParkedState};
+
+impl JournalState {
+    /// Whether anything of it lies beyond the head of its lane's shard.
+    #[must_use]
+    pub fn is_beyond(&self, head: u64) -> bool {
+        let progress = self.acked.last().copied().unwrap_or(0).max(self.watermark);
+        let detours = self.detours.iter().flat_map(|detour| {
+            let acked = detour.acked.last().copied().unwrap_or(0);
+            [detour.starts_after, detour.ends_at.unwrap_or(0), detour.watermark, acked]
+        });
+        detours.chain([progress]).any(|n| n > head)
+    }
+}
 
 impl ClaimedLane {
     /// Whether anything of the lane lies beyond the head of its shard.
     #[must_use]
     pub fn is_beyond(&self, head: u64) -> bool {
-        let state = &self.state;
-        let progress = state.acked.last().copied().unwrap_or(0).max(state.watermark);
-        let detours = state.detours.iter().flat_map(|detour| {
-            let acked = detour.acked.last().copied().unwrap_or(0);
-            [detour.starts_after, detour.ends_at.unwrap_or(0), detour.watermark, acked]
-        });
         let parked = self.parked.iter().flat_map(|parked| {
             let listed = parked.positions.last().copied().unwrap_or(0);
             [listed, parked.overflow.map_or(0, |overflow| overflow.last)]
         });
         let deferred = self.deferred.iter().map(|deferred| deferred.position);
-        detours.chain(parked).chain(deferred).chain([progress]).any(|n| n > head)
+        self.state.is_beyond(head) || parked.chain(deferred).any(|n| n > head)
     }
 
     /// Drops what lies beyond the head. Positions up to it keep their meaning; those above will be handed out again. A

@@ -124,9 +124,7 @@ impl Actor {
 /// After an outage another server may have taken the database's place, and lack what was committed last: then what is
 /// remembered here must not be written there.
 async fn is_same_database(shared: &Shared, generation: Generation) -> portero_store::Result<()> {
-    let asked_at = Instant::now();
-    let present = shared.store.incarnation().await?;
-    shared.incarnations.observe(&*shared.store, present, asked_at).await?;
+    shared.incarnations.look(&*shared.store).await?;
     if shared.incarnations.present() == generation {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Taking over lanes. The order is the point: fence the expired owner and commit; take over with the next epoch; only then
 //! read the journal. Whatever the old owner was told to be durable is in what the new one reads.
 
-use portero_store::{ClaimedLane, JournalState, LaneKey, Result, codec};
+use portero_store::{ClaimedLane, JournalState, LaneKey, Result};
 use portero_types::{Epoch, LaneCount, LaneNo, SessionId, ShardCount, SubscriptionNo};
 use sqlx::postgres::PgRow;
 
@@ -9,7 +9,7 @@ use super::{history, parked, sessions, share};
 use crate::error::corrupt;
 use crate::lease::Tx;
 use crate::pools::Pool;
-use crate::row::{byte, get, unsigned};
+use crate::row::{byte, get};
 
 pub(super) async fn claim(
     pool: &Pool,
@@ -170,9 +170,5 @@ async fn read_journal(tx: &mut Tx, claimed: &mut [ClaimedLane]) -> Result<()> {
 }
 
 fn state(row: &PgRow) -> Result<(LaneNo, JournalState)> {
-    let watermark = unsigned(row, "watermark")?;
-    let acked =
-        codec::decode_acked(watermark, get(row, "acked")?).map_err(|_| corrupt("lane_journal.acked"))?;
-    let detours = codec::decode_detours(get(row, "detours")?).map_err(|_| corrupt("lane_journal.detours"))?;
-    Ok((LaneNo(byte(row, "lane")?), JournalState { seq: 0, watermark, acked, detours }))
+    Ok((LaneNo(byte(row, "lane")?), history::state(row)?))
 }

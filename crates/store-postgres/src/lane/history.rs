@@ -1,7 +1,10 @@
 //! Whether this is still the history that progress was recorded in: the generation, and progress beyond the log's head.
 
-use portero_store::{ClaimedLane, Result, codec};
+use std::collections::BTreeMap;
+
+use portero_store::{ClaimedLane, JournalState, Result, codec};
 use portero_types::{Generation, LaneCount, ShardCount, SubscriptionNo};
+use sqlx::postgres::PgRow;
 
 use crate::error::{Effect, corrupt, refused};
 use crate::lease::{Tx, rows};
@@ -48,41 +51,49 @@ pub(super) async fn heads(tx: &mut Tx, shards: ShardCount) -> Result<Vec<u64>> {
     found.iter().map(|row| unsigned(row, "head")).collect()
 }
 
-/// Subscriptions of which something may lie beyond a head: all of those of which something does, and few others.
+/// A lane's state as the journal has it.
+pub(super) fn state(row: &PgRow) -> Result<JournalState> {
+    let watermark = unsigned(row, "watermark")?;
+    let acked =
+        codec::decode_acked(watermark, get(row, "acked")?).map_err(|_| corrupt("lane_journal.acked"))?;
+    let detours = codec::decode_detours(get(row, "detours")?).map_err(|_| corrupt("lane_journal.detours"))?;
+    Ok(JournalState { seq: 0, watermark, acked, detours })
+}
+
+/// Subscriptions of which something lies beyond a head. Only reads, so that a look is cheap while nothing does: what the
+/// database cannot judge by itself, which are lists of settled positions and detours, is judged here.
 pub(super) async fn suspects(pool: &Pool, shards: ShardCount) -> Result<Vec<(SubscriptionNo, LaneCount)>> {
     let query = sqlx::query(
         "WITH heads AS MATERIALIZED (
              SELECT n AS shard, coalesce(pg_sequence_last_value(format('log_position_%s', n)::regclass), 0) AS head
              FROM generate_series(0, $1 - 1) AS n
-         )
-         SELECT s.subscription_no, s.lanes FROM subscriptions s WHERE EXISTS (
-             SELECT FROM generate_series(0, s.lanes - 1) AS lane (n)
+         ), found AS (
+             SELECT s.subscription_no, s.lanes, h.head, j.watermark, j.acked, j.detours,
+                    coalesce(j.watermark, s.starts_after[h.shard + 1]) > h.head
+                    OR EXISTS (SELECT FROM parked_entities p WHERE p.subscription_no = s.subscription_no
+                               AND p.lane = lane.n AND (p.overflow_last > h.head OR h.head < ANY (p.positions)))
+                    OR EXISTS (SELECT FROM deferred_events d WHERE d.subscription_no = s.subscription_no
+                               AND d.lane = lane.n AND d.position > h.head) AS is_beyond
+             FROM subscriptions s CROSS JOIN generate_series(0, s.lanes - 1) AS lane (n)
              JOIN heads h ON h.shard = lane.n * $1 / s.lanes
              LEFT JOIN LATERAL (
                  SELECT watermark, acked, detours FROM lane_journal j
                  WHERE j.subscription_no = s.subscription_no AND j.lane = lane.n
                  ORDER BY j.epoch DESC, j.seq DESC LIMIT 1
              ) j ON true
-             WHERE coalesce(j.watermark, s.starts_after[h.shard + 1]) > h.head
-                OR octet_length(j.acked) > 0 OR octet_length(j.detours) > 0
-                OR EXISTS (SELECT FROM parked_positions p WHERE p.subscription_no = s.subscription_no
-                           AND p.lane = lane.n AND p.position > h.head)
-                OR EXISTS (SELECT FROM parked_entities p WHERE p.subscription_no = s.subscription_no
-                           AND p.lane = lane.n AND p.overflow_last > h.head)
-                OR EXISTS (SELECT FROM deferred_events d WHERE d.subscription_no = s.subscription_no
-                           AND d.lane = lane.n AND d.position > h.head)
-         )",
+         )
+         SELECT * FROM found WHERE is_beyond OR octet_length(acked) > 0 OR octet_length(detours) > 0",
     );
-    let found = rows(pool, query.bind(i32::from(shards.get())), Effect::None).await?;
-    let suspect = |row| {
-        let lanes =
-            u16::try_from(get::<i32>(row, "lanes")?).ok().and_then(|lanes| LaneCount::new(lanes).ok());
-        Ok((
-            SubscriptionNo(get(row, "subscription_no")?),
-            lanes.ok_or_else(|| corrupt("subscriptions.lanes"))?,
-        ))
-    };
-    found.iter().map(suspect).collect()
+    let mut suspects = BTreeMap::new();
+    for row in &rows(pool, query.bind(i32::from(shards.get())), Effect::None).await? {
+        if get(row, "is_beyond")? || state(row)?.is_beyond(unsigned(row, "head")?) {
+            let lanes = u16::try_from(get::<i32>(row, "lanes")?).ok();
+            let lanes = lanes.and_then(|lanes| LaneCount::new(lanes).ok());
+            let lanes = lanes.ok_or_else(|| corrupt("subscriptions.lanes"))?;
+            suspects.insert(SubscriptionNo(get(row, "subscription_no")?), lanes);
+        }
+    }
+    Ok(suspects.into_iter().collect())
 }
 
 /// Cuts what lies beyond its shard's head, in the lanes given and in the database, and raises the generation. Where nothing
@@ -150,10 +161,9 @@ pub(super) async fn cut(
 async fn drop_beyond(tx: &mut Tx, subscription: i64, lanes: &[i16], heads: &[i64]) -> Result<[u64; 3]> {
     let mut dropped = [0; 3];
     for (place, statement) in [
-        "WITH gone AS (
-             DELETE FROM parked_positions p USING unnest($2::smallint[], $3::bigint[]) AS g (lane, head)
-             WHERE p.subscription_no = $1 AND p.lane = g.lane AND p.position > g.head RETURNING 1
-         ) SELECT count(*) AS dropped FROM gone",
+        "SELECT count(*) AS dropped FROM unnest($2::smallint[], $3::bigint[]) AS g (lane, head)
+         JOIN parked_entities p ON p.lane = g.lane CROSS JOIN LATERAL unnest(p.positions) AS n (position)
+         WHERE p.subscription_no = $1 AND n.position > g.head",
         "WITH gone AS (
              DELETE FROM deferred_events d USING unnest($2::smallint[], $3::bigint[]) AS g (lane, head)
              WHERE d.subscription_no = $1 AND d.lane = g.lane AND d.position > g.head RETURNING 1
@@ -170,6 +180,10 @@ async fn drop_beyond(tx: &mut Tx, subscription: i64, lanes: &[i16], heads: &[i64
         dropped[place] = found.first().map(|row| unsigned(row, "dropped")).transpose()?.unwrap_or(0);
     }
     for statement in [
+        "UPDATE parked_entities p SET positions = array(
+             SELECT n FROM unnest(p.positions) AS n WHERE n <= g.head ORDER BY n
+         ) FROM unnest($2::smallint[], $3::bigint[]) AS g (lane, head)
+         WHERE p.subscription_no = $1 AND p.lane = g.lane AND g.head < ANY (p.positions)",
         "UPDATE parked_entities p
          SET overflow_after = CASE WHEN p.overflow_after < g.head THEN p.overflow_after END,
              overflow_last = CASE WHEN p.overflow_after < g.head THEN least(p.overflow_last, g.head) END
@@ -177,10 +191,7 @@ async fn drop_beyond(tx: &mut Tx, subscription: i64, lanes: &[i16], heads: &[i64
          WHERE p.subscription_no = $1 AND p.lane = g.lane AND p.overflow_last > g.head",
         "DELETE FROM parked_entities p USING unnest($2::smallint[], $3::bigint[]) AS g (lane, head)
          WHERE p.subscription_no = $1 AND p.lane = g.lane AND p.state <> 'blocked' AND p.overflow_after IS NULL
-           AND NOT EXISTS (
-               SELECT FROM parked_positions n
-               WHERE n.subscription_no = p.subscription_no AND n.lane = p.lane AND n.entity_hash = p.entity_hash
-           )",
+           AND p.positions = '{}'",
     ] {
         tx.rows(sqlx::query(statement).bind(subscription).bind(lanes).bind(heads)).await?;
     }

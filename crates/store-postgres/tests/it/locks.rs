@@ -6,7 +6,7 @@ use portero_store::testing::assert_fails;
 use portero_store::testing::fixture::{Fixture, again, new_rejection, position};
 use portero_store::testing::lanes::flush;
 use portero_store::{ErrorKind, Hint, Verdict};
-use portero_types::Shard;
+use portero_types::{Generation, Shard};
 use sqlx::{Executor, Row};
 
 use super::harness::TestDatabase;
@@ -83,6 +83,25 @@ async fn a_batch_that_the_server_undid_for_a_deadlock_is_tried_again() {
     other.execute("ROLLBACK").await.expect("undone");
     let verdicts = accept.await.expect("no panic").expect("tried again");
     verdicts.into_iter().for_each(|verdict| assert!(position(verdict).n >= 1));
+}
+
+/// F9: looks come from every gateway whenever the database was away for a moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_at_the_incarnation_waits_for_no_claim_when_nothing_was_lost() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let subscription = fixture.subscription("billing").await;
+    fixture.fill(Shard(0), 10).await;
+    let session = fixture.session("pod-1").await;
+    let claim =
+        fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed");
+    fixture.store.flush_lanes(session, &[flush(&claim[0], 1, 3, &[5, 10])]).await.expect("written");
+    let mut claiming = database.raw().await;
+    claiming.execute("BEGIN").await.expect("begun");
+    claiming.execute("SELECT FROM subscriptions FOR NO KEY UPDATE").await.expect("locked");
+    let looked = tokio::time::timeout(Duration::from_secs(3), fixture.store.incarnation()).await;
+    assert_eq!(looked.expect("at once").expect("looked"), Generation(1));
+    claiming.execute("ROLLBACK").await.expect("released");
 }
 
 /// F15, F16.
