@@ -108,16 +108,21 @@ impl Keeping {
 
     /// The stream was given a delivery that is, or is not, to be alone.
     pub(crate) fn delivered(&mut self, now: Instant, token: DeliveryToken, alone: bool) {
-        let since = match self.now_for {
-            For::Suspect { since, .. } => since,
-            For::Everyone | For::Large(_) | For::Alone { .. } => now,
+        let emptied_since = match self.now_for {
+            For::Suspect { since, .. } => Some(since),
+            For::Everyone | For::Large(_) | For::Alone { .. } => None,
         };
         if alone {
             self.emptying = EMPTYING;
+            let since = emptied_since.unwrap_or(now);
             self.now_for = For::Alone { token, since, until: now + ALONE_MAX };
-        } else {
-            self.now_for = For::Everyone;
+            return;
         }
+        if let Some(since) = emptied_since {
+            // Another one of the lane had its turn first.
+            self.rest(now, since);
+        }
+        self.now_for = For::Everyone;
     }
 
     /// The lane for which the room was kept wants it no more.

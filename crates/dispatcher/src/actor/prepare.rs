@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use portero_engine::{Room, StreamId, Undeliverable};
+use portero_engine::{Room, StreamId, Undeliverable, Want};
 use portero_types::{Event, LaneNo, Position, ReceiptId, SessionId, SubscriptionId};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -157,6 +157,11 @@ impl Actor {
         let room = Room { events: stream.events_room().min(gate), bytes: stream.bytes_room(), idle };
         let in_frame = Room { bytes: room.bytes.min(bytes_left), ..room };
         let Some(lane) = self.lanes.get_mut(&no).filter(|_| room.events > 0) else { return Taken::Stop };
+        // Under load a stream is never empty by itself.
+        let is_wanted = turn == Turn::Everyone && !idle && lane.wants_to_be_alone();
+        if is_wanted && stream.keeping.keep(at, no, Want::Alone) {
+            return Taken::Stop;
+        }
         let Some(delivery) = lane.poll_delivery(now, in_frame) else {
             let want = lane.waits_for(room);
             // What fits into the stream, but not into this frame, begins the next one.

@@ -83,6 +83,12 @@ impl Lane {
         (!self.suspects.is_empty() && !room.idle).then_some(Want::Alone)
     }
 
+    /// Whether an event of the lane is ready that has to be alone on its stream.
+    #[must_use]
+    pub fn wants_to_be_alone(&self) -> bool {
+        self.stream.is_some() && !self.suspects.is_empty()
+    }
+
     /// Gives a delivery time until `now + duration` (at most `hold_extension_max`), never less than it had. Returns
     /// whether the delivery is still going on.
     pub fn handle_hold(&mut self, now: Timestamp, token: Token, duration: Duration) -> bool {
