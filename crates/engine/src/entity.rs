@@ -79,8 +79,16 @@ pub(crate) struct Tally {
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     pub(crate) token: Token,
-    /// Set when the end counted an interruption: the head as it was before, if there was one.
-    pub(crate) before: Option<Option<Box<Head>>>,
+    /// Set when the end counted an interruption.
+    pub(crate) before: Option<Before>,
+}
+
+/// How an entity stood before an interruption counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Before {
+    pub(crate) head: Option<Box<Head>>,
+    /// The event was a deferred one; now it stands first in the queue.
+    pub(crate) was_deferred: bool,
 }
 
 /// An entity with unsettled events, or a blocked one.

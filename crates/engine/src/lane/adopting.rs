@@ -38,7 +38,7 @@ impl Lane {
     /// Whether the lane has still to read or fetch before [`Lane::handle_adopt`] can decide on `token`.
     #[must_use]
     pub fn has_to_read_for(&self, token: Token) -> bool {
-        if self.lost || token.epoch.0 + 1 != self.epoch.0 {
+        if self.lost || !self.is_of_the_epoch_before(token) {
             return false;
         }
         match self.events.get(&token.position) {
@@ -66,6 +66,11 @@ impl Lane {
         next.is_none_or(|(position, _)| self.event(position).entry.is_some())
     }
 
+    /// Clients may make up any number.
+    fn is_of_the_epoch_before(&self, token: Token) -> bool {
+        token.epoch.0.checked_add(1) == Some(self.epoch.0)
+    }
+
     fn adoptable(&self, token: Token) -> Option<EntityHash> {
         let event = self.events.get(&token.position)?;
         if event.place == Place::Done || event.entry.is_none() || token.delivery == 0 {
@@ -80,7 +85,7 @@ impl Lane {
         let was_last = match &state.cut {
             Some(cut) => cut.token == token,
             // With another owner in between, that one may have offered it to somebody else.
-            None => !state.was_offered && token.epoch.0 + 1 == self.epoch.0,
+            None => !state.was_offered && self.is_of_the_epoch_before(token),
         };
         (is_free && was_last && state.may_resume(token.position)).then_some(event.entity)
     }
@@ -88,10 +93,36 @@ impl Lane {
     /// The entity stays out of the window, where the interruption had brought it, but as it was before.
     fn take_interruption_back(&mut self, now: Timestamp, entity: EntityHash) {
         let state = self.entity_mut(entity);
-        let Some(before) = state.cut.take().and_then(|cut| cut.before) else { return };
-        let had_failed = before.filter(|head| head.state == ParkedState::Retry);
-        let head = had_failed.unwrap_or_else(|| Box::new(Head::unfailed(ParkedState::Held, now)));
-        state.head = Some(head);
+        let Some(cut) = state.cut.take() else { return };
+        let Some(before) = cut.before else { return };
+        if before.was_deferred {
+            self.step_aside_again(now, entity, cut.token.position, before.head);
+        } else {
+            let had_failed = before.head.filter(|head| head.state == ParkedState::Retry);
+            let head = had_failed.unwrap_or_else(|| Box::new(Head::unfailed(ParkedState::Held, now)));
+            state.head = Some(head);
+        }
         self.batch.parks.insert(entity);
+    }
+
+    /// A deferred event leaves the queue again. If it stayed there unfailed, other deferred ones would come before it, and where
+    /// one of those failed, the queue would be out of order.
+    fn step_aside_again(
+        &mut self,
+        now: Timestamp,
+        entity: EntityHash,
+        position: u64,
+        before: Option<Box<Head>>,
+    ) {
+        let state = self.entity_mut(entity);
+        debug_assert_eq!(state.queue.front(), Some(&position), "what failed is first");
+        state.queue.pop_front();
+        state.resting.insert(position);
+        state.head = Some(before.unwrap_or_else(|| Box::new(Head::unfailed(ParkedState::Draining, now))));
+        let is_over = state.unpark_if_empty();
+        self.counts.parked_entities -= usize::from(is_over);
+        self.counts.deferred += 1;
+        self.event_mut(position).place = Place::Deferred;
+        self.batch.defers.insert(position);
     }
 }

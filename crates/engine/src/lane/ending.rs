@@ -6,7 +6,7 @@ use rand::Rng;
 use super::Lane;
 use super::fate::{Failure, Fate};
 use crate::batch::{Batch, Effect};
-use crate::entity::{Cut, Place};
+use crate::entity::{Before, Cut, Place};
 use crate::{Ending, Reason, RevokeReason, Settled, Status, StreamId, Token, Undeliverable, reason};
 
 impl Lane {
@@ -35,7 +35,8 @@ impl Lane {
                     None
                 }
                 Ending::Abnormal => {
-                    let before = self.entity_mut(entity).head.clone();
+                    let was_deferred = self.event(position).place == Place::Deferred;
+                    let before = Before { head: self.entity_mut(entity).head.clone(), was_deferred };
                     self.fail(now, rng, position, Failure::Interrupted);
                     Some(before)
                 }

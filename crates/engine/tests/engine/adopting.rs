@@ -1,6 +1,6 @@
 //! A consumer comes back with work in its hands.
 
-use portero_engine::{Ending, Lane, Outcome, ParkedState, Status, StreamId};
+use portero_engine::{Ending, Lane, Outcome, ParkedState, Status, StreamId, Token};
 use portero_types::Epoch;
 
 use crate::support::{A, Bench, STREAM, entry, secs, small};
@@ -161,4 +161,54 @@ fn a_deferred_event_on_its_second_chance_goes_on_and_may_step_aside_again() {
     assert!(bench.store.dead.is_empty(), "its deadline does not end what a consumer works on");
     bench.flush();
     assert_eq!(bench.store.deferred.get(&1).map(|row| row.deadline), Some(deadline));
+}
+
+#[test]
+fn a_deferred_event_that_is_taken_up_again_keeps_its_place_before_later_deferred_ones() {
+    let mut bench = Bench::new(small(), &[A, A, A, A]);
+    for _ in 0..2 {
+        let token = bench.delivery().token;
+        bench.settle(token, Outcome::Defer);
+    }
+    let token = bench.delivery().token;
+    bench.settle(token, Outcome::Ack);
+    let first = bench.delivery().token;
+    assert_eq!(first.position, 1, "both are due, oldest first");
+    bench.end_stream(Ending::Abnormal);
+    bench.flush();
+    bench.lane.set_stream(Some(BACK));
+    assert!(bench.lane.handle_adopt(bench.now, first, BACK));
+    bench.settle(first, Outcome::Release);
+    let again = bench.delivery().token;
+    assert_eq!(again.position, 1);
+    bench.retry(again);
+    let again = bench.delivery().token;
+    assert_eq!(again.position, 1, "it failed, and keeps the others back");
+    bench.settle(again, Outcome::Ack);
+    for position in [2, 4] {
+        let token = bench.delivery().token;
+        assert_eq!(token.position, position);
+        bench.settle(token, Outcome::Ack);
+    }
+    assert_eq!((bench.store.parked.len(), bench.store.deferred.len()), (0, 0));
+}
+
+/// Whatever a client makes up: no token is too odd to be judged.
+#[test]
+fn a_made_up_token_is_not_adopted() {
+    let mut bench = Bench::new(small(), &[A]);
+    for epoch in [i64::MIN, -1, 0, i64::MAX] {
+        for position in [0, 1, 2, u64::MAX] {
+            for delivery in [0, 1, u32::MAX] {
+                let token = Token { epoch: Epoch(epoch), position, delivery };
+                let is_former = epoch == 0 && delivery > 0;
+                assert_eq!(bench.lane.has_to_read_for(token), epoch == 0 && position > 1, "{token:?}");
+                let adopts = is_former && position == 1;
+                assert_eq!(bench.lane.handle_adopt(bench.now, token, BACK), adopts, "{token:?}");
+                if adopts {
+                    bench = Bench::new(small(), &[A]);
+                }
+            }
+        }
+    }
 }

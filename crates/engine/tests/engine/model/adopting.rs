@@ -47,6 +47,7 @@ impl Model {
             event.interruptions = before.interruptions;
             event.failed = before.failed;
             event.due = before.due;
+            event.aside = before.aside;
         }
         event.due = (event.due.0.min(now), event.due.1.min(now));
         event.woken = false;
