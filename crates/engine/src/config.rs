@@ -77,8 +77,9 @@ pub struct LaneConfig {
     /// Waiting positions that one parked entity lists; what waits beyond stays in the log as a range. At least 1; two
     /// are always listed. Default 256.
     pub parked_max: usize,
-    /// Tenants that may have a detour at the same time; 0 for a lane of one tenant. Default 8. A detour has half of the
-    /// window's size for itself.
+    /// Tenants that may have a detour at the same time; 0 for a lane of one tenant. Default 8. When the window is full, whoever
+    /// has most of it gets one, unless that is no more than the window divided by this number (by two at least). A detour
+    /// has half of the window's size for itself.
     pub detours_max: usize,
     /// All positions that the lane holds, in the window or out of it. When it is reached, the lane reads no more until
     /// some are settled: then a failing entity does delay others. At least `window_events_max`. Default 20,000.

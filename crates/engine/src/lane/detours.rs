@@ -9,7 +9,14 @@ use crate::journal::Journal;
 use crate::{Entry, Error};
 
 impl Lane {
-    /// Begins a detour for the tenant that has more than half of the window, if there is one and one more is allowed.
+    /// Load of a tenant that fills the window: so many tenants as may have a detour could have as much, so that a few that
+    /// fill it together are found as well as one alone. No less than half of the window where one or two may have one.
+    const fn heavy(&self) -> usize {
+        let parts = if self.config.detours_max < 2 { 2 } else { self.config.detours_max };
+        self.config.window_events_max / parts
+    }
+
+    /// Begins a detour for the heaviest tenant, if it is heavy and one more is allowed.
     pub(super) fn begin_detour(&mut self) -> bool {
         if self.detours.len() >= self.config.detours_max {
             return false;
@@ -20,7 +27,7 @@ impl Lane {
             .filter(|(tenant, _)| !self.detours.contains_key(tenant))
             .max_by_key(|(tenant, load)| (**load, **tenant));
         match heaviest {
-            Some((tenant, load)) if load.saturating_mul(2) > self.config.window_events_max => {
+            Some((tenant, load)) if *load > self.heavy() => {
                 self.detours.insert(*tenant, OpenDetour::new(self.journal.cursor()));
                 true
             }
@@ -99,7 +106,7 @@ impl Lane {
             return;
         }
         let cursor = self.journal.cursor();
-        let quiet = self.config.window_events_max / 4;
+        let quiet = self.heavy() / 2;
         for (tenant, detour) in &mut self.detours {
             let load = self.load.get(tenant).copied().unwrap_or(0) + detour.journal.window_len();
             // After a restart the lane may have to come back to where the detour is.

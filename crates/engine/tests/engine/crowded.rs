@@ -75,6 +75,21 @@ fn a_quiet_tenants_event_does_not_wait_behind_anothers_backlog() {
     assert_eq!(bench.lane.stats().detours, 1);
 }
 
+/// None of them has half of the window, and together they have all of it.
+#[test]
+fn a_quiet_tenants_event_does_not_wait_behind_several_others_backlogs() {
+    let noisy = 4;
+    let log: Vec<Entry> = (1..=800).map(|n| of(n, n.cast_signed() % noisy + 1, n)).collect();
+    let mut bench =
+        Bench::new(LaneConfig { detours_max: 8, window_events_max: 32, positions_max: 256, ..config() }, &[]);
+    bench.log = log;
+    bench.log.push(of(801, 9, 1));
+    bench.read();
+    read_aside(&mut bench.lane, bench.now, &bench.log);
+    let first: Vec<u64> = bench.positions();
+    assert!(first.contains(&801), "{first:?}");
+}
+
 #[test]
 fn a_detour_loses_nothing_repeats_nothing_and_ends_when_it_has_caught_up() {
     let log: Vec<Entry> =
