@@ -58,6 +58,8 @@ const PACE: Duration = Duration::from_millis(100);
 const CLAIM_EVERY: Duration = Duration::from_secs(1);
 /// How long lanes are kept for outcomes that come outside of a stream.
 const LATE_INTEREST: Duration = Duration::from_secs(2);
+/// How long after that they are not: longer than it takes the others to see that nobody wants any here.
+const LATE_REST: Duration = Duration::from_millis(1_500);
 
 /// What an accepted stream is given.
 pub(crate) struct Attached {
@@ -136,6 +138,8 @@ pub(crate) struct Actor {
     streams_due_at: Instant,
     /// Until then lanes are wanted for outcomes that came outside of a stream.
     late_until: Instant,
+    /// Before that they are not wanted for more of those.
+    late_again_at: Instant,
     drain: Option<drain::Drain>,
     levels: Levels,
 }
@@ -194,6 +198,7 @@ impl Actor {
             next_stream: 1,
             streams_due_at: now,
             late_until: now,
+            late_again_at: now,
             drain: None,
             levels: Levels { lanes: Level::lanes(), spare_streams: Level::spare_streams() },
         }

@@ -7,7 +7,7 @@ use portero_engine::{Tag, Token};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Actor, LATE_INTEREST};
+use super::{Actor, LATE_INTEREST, LATE_REST};
 use crate::metrics;
 use crate::stream::{Settlement, Status};
 
@@ -99,15 +99,19 @@ impl Actor {
         Status::TryAgain
     }
 
-    /// Work may be finished just as the only stream breaks, or its gateway: the lanes are fetched to write that down.
+    /// Work may be finished just as the only stream breaks, or its gateway: the lanes are fetched to write that down. For a
+    /// while only, and not at once again: outcomes may keep coming to a gateway without consumers, and lanes that balance moved
+    /// there would be nobody's.
     fn want_lanes(&mut self) {
-        if self.drain.is_some() || self.shared.refusing.load(Ordering::SeqCst) {
+        let now = Instant::now();
+        if self.drain.is_some() || self.shared.refusing.load(Ordering::SeqCst) || now < self.late_again_at {
             return;
         }
         if !self.has_interest() {
             self.sharing.want();
         }
-        self.late_until = Instant::now() + LATE_INTEREST;
+        self.late_until = now + LATE_INTEREST;
+        self.late_again_at = self.late_until + LATE_REST;
     }
 
     pub(super) fn poll_statuses(&mut self) {

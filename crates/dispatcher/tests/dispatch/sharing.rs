@@ -40,6 +40,26 @@ async fn work(run: &Run, streams: &mut [&mut StreamHandle], history: &mut Histor
     }
 }
 
+/// Behind a load balancer outcomes may come to a gateway that has no consumer: lanes there would be nobody's.
+#[tokio::test(flavor = "multi_thread")]
+async fn outcomes_that_keep_coming_to_another_gateway_draw_no_lane_away_from_the_consumers() {
+    let place = Place::postgres().await;
+    let (one, two) = (Run::start_as(&place, "one").await, Run::start_as(&place, "two").await);
+    let mut stream = one.attach("a").await;
+    one.accept("e", &["e1"]).await;
+    let got = deliveries(&mut stream, 1).await;
+    until("the first has all lanes", async || owns(&one, 16).await).await;
+    for _ in 0..7 {
+        let items = vec![settlement(got[0].token, Outcome::Ack)];
+        let statuses = two.dispatcher.settle(two.subscription.no, items).await.expect("taken");
+        assert_eq!(statuses, [Status::TryAgain]);
+        assert!(owns(&one, 16).await, "a lane went where nobody listens");
+    }
+    assert_eq!(settle(&stream, &got[0], Outcome::Ack).await, Status::Durable);
+    one.stop().await;
+    two.stop().await;
+}
+
 /// Lanes follow the consumers' windows, and moving them loses, doubles and reorders nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn lanes_move_to_a_second_gateway_with_consumers_and_back_when_they_leave() {
