@@ -3,6 +3,7 @@
 //! | command | question |
 //! |---|---|
 //! | `accept` | how many events a second are accepted durably, and how long does one wait, beside a plain receiver |
+//! | `hints` | whether telling other gateways of commits slows accepting down |
 //! | `verify` | what verifying and reading one request costs, beside bare HMAC and serde_json |
 //! | `drain` | how fast a backlog reaches a consumer, beside a queue of rows with `SKIP LOCKED` |
 //! | `latency` | how long from the request to the handler, at a fixed rate |
@@ -43,6 +44,8 @@ struct Arguments {
 enum Command {
     /// Accepted events per second and latency on Postgres: Portero's edge beside a plain axum + sqlx receiver.
     Accept(accept::Options),
+    /// Accepted events per second with and without hints to other gateways.
+    Hints(accept::hints::Options),
     /// Microseconds to verify and read one Stripe request: Portero's recipe beside bare HMAC and serde_json.
     Verify(verify::Options),
     /// Events per second out of a backlog: Portero beside a queue of rows with FOR UPDATE SKIP LOCKED.
@@ -76,6 +79,7 @@ fn main() -> anyhow::Result<()> {
     runtime.context("starting the runtime")?.block_on(async {
         match arguments.command {
             Command::Accept(options) => accept::run(options).await,
+            Command::Hints(options) => accept::hints::run(options).await,
             Command::Verify(options) => verify::run(&options),
             Command::ServeBaseline(options) => serve::baseline::run(options).await,
             Command::ServePortero(options) => serve::portero::run(options).await,

@@ -39,8 +39,10 @@ impl Child {
         if let Some(commits) = options.tuning.commits_in_flight {
             command.args(["--commits-in-flight", &commits.to_string()]);
         }
-        if options.tuning.one_queue {
-            command.arg("--one-queue");
+        for (flag, is_set) in [("--one-queue", options.tuning.one_queue), ("--hints", options.tuning.hints)] {
+            if is_set {
+                command.arg(flag);
+            }
         }
         let mut process = command
             .stdin(Stdio::piped())

@@ -5,6 +5,7 @@
 //! connections, discards the warm-up, stops it, and counts the rows behind the answers.
 
 mod child;
+pub(crate) mod hints;
 mod load;
 mod report;
 mod requests;

@@ -22,7 +22,7 @@ pub(super) struct Round {
     /// Half of the answers came within this time, milliseconds.
     p50_ms: f64,
     /// 99 of 100 did.
-    p99_ms: f64,
+    pub(super) p99_ms: f64,
     /// 999 of 1,000 did.
     p999_ms: f64,
     /// Accepted events of the whole round, warm-up included.
@@ -147,7 +147,7 @@ impl Report {
 }
 
 /// The median of each figure by itself.
-fn median(rounds: &[Round]) -> Option<Round> {
+pub(super) fn median(rounds: &[Round]) -> Option<Round> {
     rounds.first()?;
     let middle = |figure: fn(&Round) -> f64| middle_of(rounds.iter().map(figure));
     let known = |figure: fn(&Round) -> Option<f64>| {

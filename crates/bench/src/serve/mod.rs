@@ -43,6 +43,9 @@ pub(crate) struct Tuning {
     /// One queue for all shards instead of one each.
     #[arg(long)]
     pub(crate) one_queue: bool,
+    /// Tell other gateways of commits, as a gateway does: coalesced, on a connection that no commit waits for.
+    #[arg(long)]
+    pub(crate) hints: bool,
 }
 
 /// Where a receiver can be reached.

@@ -15,9 +15,12 @@ use portero_ingress::{
 };
 use portero_keyring::{KEY_BYTES, KeyId, Keyring, NONCE_BYTES, secret_aad};
 use portero_prefilter::{Layered, Local, LocalConfig, Prefilter};
-use portero_store::{ConfigStore, NewSecret, NewSource, NewTenant, SchemaStore, Sealed, Source};
+use portero_store::{
+    ConfigStore, Hint, HintStore as _, NewSecret, NewSource, NewTenant, SchemaStore, Sealed, Source,
+};
 use portero_store_postgres::{PostgresConfig, PostgresStore};
 use portero_types::{Clock, IngestKey, ProviderName, SecretId, ShardCount, SourceId, TenantId};
+use tokio::sync::Notify;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -25,6 +28,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use super::{Options, Tuning, listen, tell, until_parent_ends};
 use crate::clock::SystemClock;
 
+/// At most one hint in this time, as in the gateway.
+const HINT_EVERY: Duration = Duration::from_millis(50);
 /// Time between two foldings of observed durations.
 const UPKEEP: Duration = Duration::from_secs(5);
 
@@ -52,11 +57,14 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     });
     let prefilter: Arc<dyn Prefilter> = prefilter;
 
+    let committed = Arc::new(Notify::new());
+    let telling =
+        options.tuning.hints.then(|| tokio::spawn(pass_hints_on(store.clone(), Arc::clone(&committed))));
     let accept = AcceptHandle::new(
         batching(options.tuning, store.shards().await?),
         Arc::new(store.clone()),
         Arc::clone(&prefilter),
-        Arc::new(|_shard| {}),
+        Arc::new(move |_shard| committed.notify_one()),
     );
     let parts = Parts {
         directory,
@@ -75,8 +83,21 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     accept.drain().await;
     following.await?;
     confirming.abort();
+    if let Some(telling) = telling {
+        telling.abort();
+    }
     store.close().await;
     Ok(())
+}
+
+/// Tells whoever listens that the log grew, now and then.
+async fn pass_hints_on(store: PostgresStore, committed: Arc<Notify>) {
+    loop {
+        committed.notified().await;
+        // Whoever was not told finds out by polling.
+        let _ = store.hint(Hint::Log).await;
+        tokio::time::sleep(HINT_EVERY).await;
+    }
 }
 
 /// The gateway's own bounds, but for what the command line changes.
