@@ -45,7 +45,7 @@ enum Command {
     /// Accepted events per second and latency on Postgres: Portero's edge beside a plain axum + sqlx receiver.
     Accept(accept::Options),
     /// Accepted events per second with and without hints to other gateways.
-    Hints(accept::hints::Options),
+    Hints(accept::Options),
     /// Microseconds to verify and read one Stripe request: Portero's recipe beside bare HMAC and serde_json.
     Verify(verify::Options),
     /// Events per second out of a backlog: Portero beside a queue of rows with FOR UPDATE SKIP LOCKED.

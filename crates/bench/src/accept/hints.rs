@@ -5,7 +5,6 @@ use std::fmt;
 use std::io::Write as _;
 
 use anyhow::{Context as _, ensure};
-use clap::Args;
 use comfy_table::Table;
 use portero_store::HintStore as _;
 use portero_store_postgres::{PostgresConfig, PostgresStore};
@@ -18,13 +17,6 @@ use crate::progress::say;
 
 /// At least this share of the rate without hints.
 const SHARE_AIM: f64 = 0.95;
-
-/// What to measure: as `accept` does, of which the plain receiver's settings mean nothing here.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Options {
-    #[command(flatten)]
-    accept: super::Options,
-}
 
 /// A whole run.
 #[derive(Debug, Serialize)]
@@ -40,22 +32,22 @@ struct Report {
     heard: u64,
 }
 
-/// Measures and reports.
-pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    let server = Server::new(&options.accept.postgres_url)?;
+/// Measures and reports. What of the options is about the plain receiver means nothing here.
+pub(crate) async fn run(options: super::Options) -> anyhow::Result<()> {
+    let server = Server::new(&options.postgres_url)?;
     let database = server.create("hints").await?;
-    let outcome = measure(&options.accept, &database).await;
+    let outcome = measure(&options, &database).await;
     if let Err(error) = server.drop(&database).await {
         say(&format!("the database {} is still there: {error:#}", database.name));
     }
     let report = outcome?;
     let mut out = std::io::stdout().lock();
-    if options.accept.json {
+    if options.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
     } else {
         writeln!(out, "{report}")?;
     }
-    ensure!(!options.accept.check || report.share >= SHARE_AIM, "the aim is missed");
+    ensure!(!options.check || report.share >= SHARE_AIM, "the aim is missed");
     Ok(())
 }
 
