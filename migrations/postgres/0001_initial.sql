@@ -261,6 +261,8 @@ CREATE TABLE lane_journal (
 
 ALTER TABLE lane_journal ALTER COLUMN acked SET STORAGE EXTERNAL, ALTER COLUMN detours SET STORAGE EXTERNAL;
 
+-- `positions` is bounded by the delivery engine and is written as a whole: a statement for all of a flush's entities, whatever
+-- they list.
 CREATE TABLE parked_entities (
     subscription_no bigint   NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
     entity_hash     bigint   NOT NULL,
@@ -274,17 +276,9 @@ CREATE TABLE parked_entities (
     overflow_last   bigint   CHECK (overflow_last > overflow_after),
     reason_code     text     NOT NULL,
     reason_text     text     NOT NULL CHECK (octet_length(reason_text) <= 1024),
+    positions       bigint[] NOT NULL CHECK (0 < ALL (positions)),
     PRIMARY KEY (subscription_no, lane, entity_hash)
-);
-
-CREATE TABLE parked_positions (
-    subscription_no bigint   NOT NULL,
-    entity_hash     bigint   NOT NULL,
-    position        bigint   NOT NULL CHECK (position >= 1),
-    lane            smallint NOT NULL,
-    PRIMARY KEY (subscription_no, lane, entity_hash, position),
-    FOREIGN KEY (subscription_no, lane, entity_hash) REFERENCES parked_entities ON DELETE CASCADE
-);
+) WITH (fillfactor = 70);
 
 CREATE TABLE deferred_events (
     subscription_no bigint   NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,

@@ -254,6 +254,7 @@ CREATE TABLE lane_journal (
     PRIMARY KEY (subscription_no, lane, epoch, seq)
 ) STRICT, WITHOUT ROWID;
 
+-- `positions` is a JSON array, bounded by the delivery engine, and is written as a whole.
 CREATE TABLE parked_entities (
     subscription_no INTEGER NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
     lane            INTEGER NOT NULL CHECK (lane BETWEEN 0 AND 255),
@@ -267,17 +268,9 @@ CREATE TABLE parked_entities (
     first_failed_at INTEGER NOT NULL,
     reason_code     TEXT    NOT NULL,
     reason_text     TEXT    NOT NULL CHECK (octet_length(reason_text) <= 1024),
+    positions       TEXT    NOT NULL CHECK (json_type(positions) = 'array'),
     PRIMARY KEY (subscription_no, lane, entity_hash)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE parked_positions (
-    subscription_no INTEGER NOT NULL,
-    lane            INTEGER NOT NULL,
-    entity_hash     INTEGER NOT NULL,
-    position        INTEGER NOT NULL CHECK (position >= 1),
-    PRIMARY KEY (subscription_no, lane, entity_hash, position),
-    FOREIGN KEY (subscription_no, lane, entity_hash) REFERENCES parked_entities ON DELETE CASCADE
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 CREATE TABLE deferred_events (
     subscription_no INTEGER NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,

@@ -96,20 +96,24 @@ pub(super) async fn write(tx: &mut Tx, flushes: &[&LaneFlush]) -> Result<()> {
     Ok(())
 }
 
-/// Replaces parked entities. Of their positions only those are written that came or went: a busy blocked entity has many
-/// and gains them one by one.
+/// Replaces parked entities with what they list. One statement whose work is proportional to that.
 async fn write_parked(tx: &mut Tx, parked: &Items<'_, ParkedEntity>) -> Result<()> {
     let entities = sqlx::query(
         "INSERT INTO parked_entities (subscription_no, lane, entity_hash, state, attempts, interruptions, due_at,
                                       first_failed_at, reason_code, reason_text, overflow_after,
-                                      overflow_last)
-         SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::text[], $5::integer[], $6::integer[],
-                              $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::bigint[], $12::bigint[])
+                                      overflow_last, positions)
+         SELECT subscription_no, lane, entity_hash, state, attempts, interruptions, due_at, first_failed_at, reason_code,
+                reason_text, overflow_after, overflow_last, positions::bigint[]
+         FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::text[], $5::integer[], $6::integer[],
+                     $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::text[])
+              AS p (subscription_no, lane, entity_hash, state, attempts, interruptions, due_at, first_failed_at,
+                    reason_code, reason_text, overflow_after, overflow_last, positions)
          ON CONFLICT (subscription_no, lane, entity_hash) DO UPDATE
          SET state = excluded.state, attempts = excluded.attempts, interruptions = excluded.interruptions,
              due_at = excluded.due_at, first_failed_at = excluded.first_failed_at,
              reason_code = excluded.reason_code, reason_text = excluded.reason_text,
-             overflow_after = excluded.overflow_after, overflow_last = excluded.overflow_last",
+             overflow_after = excluded.overflow_after, overflow_last = excluded.overflow_last,
+             positions = excluded.positions",
     )
     .bind(parked.subscriptions())
     .bind(parked.lanes())
@@ -122,47 +126,22 @@ async fn write_parked(tx: &mut Tx, parked: &Items<'_, ParkedEntity>) -> Result<(
     .bind(parked.column(|p| clean_reason(&p.reason_code)))
     .bind(parked.column(|p| clean_reason(&p.reason_text)))
     .bind(parked.try_column(|p| p.overflow.map(|o| signed(o.after, "a position")).transpose())?)
-    .bind(parked.try_column(|p| p.overflow.map(|o| signed(o.last, "a position")).transpose())?);
-    tx.rows(entities).await?;
+    .bind(parked.try_column(|p| p.overflow.map(|o| signed(o.last, "a position")).transpose())?)
+    .bind(parked.try_column(|p| array(&p.positions))?);
+    tx.rows(entities).await.map(|_| ())
+}
 
-    let (mut subscriptions, mut lanes, mut hashes, mut positions) = (vec![], vec![], vec![], vec![]);
-    for (lane, entity) in parked.lanes.iter().zip(&parked.values) {
-        for n in &entity.positions {
-            subscriptions.push(lane.subscription.0);
-            lanes.push(i16::from(lane.lane.0));
-            hashes.push(entity.entity.to_bits());
-            positions.push(signed(*n, "a position")?);
+/// Positions as the server reads an array: lists of different lengths cannot be the columns of one argument.
+fn array(positions: &[u64]) -> Result<String> {
+    let mut text = String::from("{");
+    for (index, n) in positions.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
         }
+        text.push_str(&signed(*n, "a position")?.to_string());
     }
-    let leave = sqlx::query(
-        "DELETE FROM parked_positions p
-         USING unnest($1::bigint[], $2::smallint[], $3::bigint[]) AS g (subscription_no, lane, entity_hash)
-         WHERE p.subscription_no = g.subscription_no AND p.lane = g.lane AND p.entity_hash = g.entity_hash
-           AND NOT EXISTS (
-               SELECT FROM unnest($4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[])
-                           AS k (subscription_no, lane, entity_hash, position)
-               WHERE k.subscription_no = p.subscription_no AND k.lane = p.lane
-                 AND k.entity_hash = p.entity_hash AND k.position = p.position
-           )",
-    )
-    .bind(parked.subscriptions())
-    .bind(parked.lanes())
-    .bind(parked.column(|p| p.entity.to_bits()))
-    .bind(&subscriptions)
-    .bind(&lanes)
-    .bind(&hashes)
-    .bind(&positions);
-    tx.rows(leave).await?;
-    let come = sqlx::query(
-        "INSERT INTO parked_positions (subscription_no, lane, entity_hash, position)
-         SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::bigint[])
-         ON CONFLICT DO NOTHING",
-    )
-    .bind(&subscriptions)
-    .bind(&lanes)
-    .bind(&hashes)
-    .bind(&positions);
-    tx.rows(come).await.map(|_| ())
+    text.push('}');
+    Ok(text)
 }
 
 async fn write_deferred(tx: &mut Tx, deferred: &Items<'_, Deferred>) -> Result<()> {
@@ -212,16 +191,10 @@ pub(super) async fn load(tx: &mut Tx, claimed: &mut [ClaimedLane]) -> Result<()>
     let subscription = first.lane.subscription.0;
     let places: HashMap<LaneNo, usize> =
         claimed.iter().enumerate().map(|(place, claimed)| (claimed.lane.lane, place)).collect();
-    let entities = sqlx::query(
-        "SELECT p.*, array(
-             SELECT n.position FROM parked_positions n
-             WHERE n.subscription_no = p.subscription_no AND n.lane = p.lane AND n.entity_hash = p.entity_hash
-             ORDER BY n.position
-         ) AS positions
-         FROM parked_entities p WHERE p.subscription_no = $1 AND p.lane = ANY ($2)",
-    )
-    .bind(subscription)
-    .bind(places.keys().map(|lane| i16::from(lane.0)).bind_iter());
+    let entities =
+        sqlx::query("SELECT * FROM parked_entities WHERE subscription_no = $1 AND lane = ANY ($2)")
+            .bind(subscription)
+            .bind(places.keys().map(|lane| i16::from(lane.0)).bind_iter());
     for row in &tx.rows(entities).await? {
         let place = places.get(&LaneNo(byte(row, "lane")?)).ok_or_else(|| corrupt("parked_entities.lane"))?;
         claimed[*place].parked.push(parked_entity(row)?);
@@ -297,7 +270,7 @@ fn parked_entity(row: &PgRow) -> Result<ParkedEntity> {
     Ok(ParkedEntity {
         entity: EntityHash::from_bits(get(row, "entity_hash")?),
         state,
-        positions: positions.ok_or_else(|| corrupt("parked_positions.position"))?,
+        positions: positions.ok_or_else(|| corrupt("parked_entities.positions"))?,
         overflow,
         attempts: unsigned32(row, "attempts")?,
         interruptions: unsigned32(row, "interruptions")?,

@@ -54,18 +54,15 @@ pub(super) async fn parked(
 ) -> Result<Vec<ParkedListing>> {
     // The lane's number scaled to the number of shards is its shard.
     let query = sqlx::query(
-        "SELECT p.*, n.position, n.listed, l.receipt_id, r.ordering_key, t.tenant_id
+        "SELECT p.*, l.receipt_id, r.ordering_key, t.tenant_id
          FROM (
-             SELECT p.*, (p.lane * i.shards / u.lanes)::smallint AS shard
+             SELECT p.*, (p.lane * i.shards / u.lanes)::smallint AS shard, p.positions[1] AS position,
+                    cardinality(p.positions)::bigint AS listed
              FROM parked_entities p JOIN subscriptions u USING (subscription_no) CROSS JOIN installation i
              WHERE p.subscription_no = $1 AND (p.lane, p.entity_hash) > ($2, $3)
              ORDER BY p.lane, p.entity_hash LIMIT $4
          ) p
-         CROSS JOIN LATERAL (
-             SELECT min(position) AS position, count(*) AS listed FROM parked_positions n
-             WHERE n.subscription_no = p.subscription_no AND n.lane = p.lane AND n.entity_hash = p.entity_hash
-         ) n
-         LEFT JOIN log l ON l.shard = p.shard AND l.position = n.position
+         LEFT JOIN log l ON l.shard = p.shard AND l.position = p.position
          LEFT JOIN receipts r ON r.receipt_id = l.receipt_id
          LEFT JOIN tenants t ON t.tenant_no = l.tenant_no
          ORDER BY p.lane, p.entity_hash",

@@ -126,7 +126,7 @@ async fn apply(connection: &mut SqliteConnection, flush: &LaneFlush) -> Result<(
     Ok(())
 }
 
-/// Forgets a parked entity; its positions go by foreign key.
+/// Forgets a parked entity.
 async fn unpark(connection: &mut SqliteConnection, lane: LaneKey, entity: EntityHash) -> Result<()> {
     sqlx::query("DELETE FROM parked_entities WHERE subscription_no = ? AND lane = ? AND entity_hash = ?")
         .bind(lane.subscription.0)
@@ -149,13 +149,13 @@ async fn park(connection: &mut SqliteConnection, lane: LaneKey, parked: &ParkedE
         ParkedState::Blocked => "blocked",
     };
     let sql = "INSERT INTO parked_entities (subscription_no, lane, entity_hash, state, attempts, interruptions, due_at, \
-               first_failed_at, reason_code, reason_text, overflow_after, overflow_last) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+               first_failed_at, reason_code, reason_text, overflow_after, overflow_last, positions) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
                ON CONFLICT (subscription_no, lane, entity_hash) DO UPDATE SET state = excluded.state, \
                attempts = excluded.attempts, interruptions = excluded.interruptions, due_at = excluded.due_at, \
                first_failed_at = excluded.first_failed_at, reason_code = excluded.reason_code, \
                reason_text = excluded.reason_text, overflow_after = excluded.overflow_after, \
-               overflow_last = excluded.overflow_last";
+               overflow_last = excluded.overflow_last, positions = excluded.positions";
     sqlx::query(sql)
         .bind(lane.subscription.0)
         .bind(lane.lane.0)
@@ -169,35 +169,11 @@ async fn park(connection: &mut SqliteConnection, lane: LaneKey, parked: &ParkedE
         .bind(&*codec::clean_reason(&parked.reason_text))
         .bind(parked.overflow.map(|o| signed(o.after, "a position")).transpose()?)
         .bind(parked.overflow.map(|o| signed(o.last, "a position")).transpose()?)
-        .execute(&mut *connection)
+        .bind(json(&parked.positions))
+        .execute(connection)
         .await
-        .map_err(statement)?;
-    replace_positions(connection, lane, parked).await
-}
-
-/// Writes only the difference: most changes of an entity take one position away or add one.
-async fn replace_positions(
-    connection: &mut SqliteConnection,
-    lane: LaneKey,
-    parked: &ParkedEntity,
-) -> Result<()> {
-    let positions = json(&parked.positions);
-    for sql in [
-        "DELETE FROM parked_positions WHERE subscription_no = ?1 AND lane = ?2 AND entity_hash = ?3 \
-         AND position NOT IN (SELECT value FROM json_each(?4))",
-        "INSERT INTO parked_positions (subscription_no, lane, entity_hash, position) \
-         SELECT ?1, ?2, ?3, value FROM json_each(?4) WHERE true ON CONFLICT DO NOTHING",
-    ] {
-        sqlx::query(sql)
-            .bind(lane.subscription.0)
-            .bind(lane.lane.0)
-            .bind(parked.entity.to_bits())
-            .bind(positions.as_str())
-            .execute(&mut *connection)
-            .await
-            .map_err(statement)?;
-    }
-    Ok(())
+        .map(drop)
+        .map_err(statement)
 }
 
 async fn undefer(connection: &mut SqliteConnection, lane: LaneKey, positions: &[u64]) -> Result<()> {

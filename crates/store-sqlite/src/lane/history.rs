@@ -117,7 +117,7 @@ pub(super) async fn cut(
     Ok(())
 }
 
-/// Writes a cut lane. How many parked positions, deferred events and dead letters were dropped.
+/// Writes a cut lane. How many parked entities that listed such, deferred events and dead letters were dropped.
 async fn write(connection: &mut SqliteConnection, lane: &ClaimedLane, head: u64) -> Result<[u64; 3]> {
     let state = &lane.state;
     let acked = codec::encode_acked(state.watermark, &state.acked).map_err(|_| refused("acked positions"))?;
@@ -138,16 +138,15 @@ async fn write(connection: &mut SqliteConnection, lane: &ClaimedLane, head: u64)
     .map_err(statement)?;
     let mut dropped = [0; 3];
     for (place, sql) in [
-        "DELETE FROM parked_positions WHERE subscription_no = ?1 AND lane = ?2 AND position > ?3",
+        "UPDATE parked_entities SET positions = (SELECT json_group_array(value) FROM json_each(positions) WHERE value <= ?3) \
+         WHERE subscription_no = ?1 AND lane = ?2 AND EXISTS (SELECT 1 FROM json_each(positions) WHERE value > ?3)",
         "DELETE FROM deferred_events WHERE subscription_no = ?1 AND lane = ?2 AND position > ?3",
         "DELETE FROM dead_letters WHERE subscription_no = ?1 AND lane = ?2 AND position > ?3",
         "UPDATE parked_entities SET overflow_after = CASE WHEN overflow_after < ?3 THEN overflow_after END, \
          overflow_last = CASE WHEN overflow_after < ?3 THEN min(overflow_last, ?3) END \
          WHERE subscription_no = ?1 AND lane = ?2 AND overflow_last > ?3",
         "DELETE FROM parked_entities WHERE subscription_no = ?1 AND lane = ?2 AND ?3 >= 0 AND state <> 'blocked' \
-         AND overflow_after IS NULL AND NOT EXISTS (SELECT 1 FROM parked_positions n \
-         WHERE n.subscription_no = parked_entities.subscription_no AND n.lane = parked_entities.lane \
-         AND n.entity_hash = parked_entities.entity_hash)",
+         AND overflow_after IS NULL AND positions = '[]'",
     ]
     .into_iter()
     .enumerate()

@@ -44,24 +44,14 @@ pub(super) async fn journal(
 
 /// The lane's parked entities with their positions, by entity.
 pub(super) async fn parked(connection: &mut SqliteConnection, lane: LaneKey) -> Result<Vec<ParkedEntity>> {
-    let sql = "SELECT parked_entities.*, parked_positions.position FROM parked_entities \
-               LEFT JOIN parked_positions USING (subscription_no, lane, entity_hash) \
-               WHERE parked_entities.subscription_no = ? AND parked_entities.lane = ? \
-               ORDER BY parked_entities.entity_hash, parked_positions.position";
+    let sql = "SELECT * FROM parked_entities WHERE subscription_no = ? AND lane = ?";
     let rows = sqlx::query(sql)
         .bind(lane.subscription.0)
         .bind(lane.lane.0)
         .fetch_all(connection)
         .await
         .map_err(statement)?;
-    let mut parked: Vec<ParkedEntity> = Vec::new();
-    for row in &rows {
-        let position = optional(row, "position")?;
-        match parked.last_mut().filter(|last| Ok(last.entity) == entity(row).map_err(|_| ())) {
-            Some(last) => last.positions.extend(position),
-            None => parked.push(parked_entity(row, position)?),
-        }
-    }
+    let mut parked = rows.iter().map(parked_entity).collect::<Result<Vec<_>>>()?;
     // The database orders hashes as signed numbers.
     parked.sort_by_key(|parked| parked.entity);
     Ok(parked)
@@ -86,7 +76,7 @@ pub(super) fn state_of(row: &SqliteRow) -> Result<ParkedState> {
     }
 }
 
-fn parked_entity(row: &SqliteRow, head: Option<u64>) -> Result<ParkedEntity> {
+fn parked_entity(row: &SqliteRow) -> Result<ParkedEntity> {
     let state = state_of(row)?;
     let overflow = match (optional(row, "overflow_after")?, optional(row, "overflow_last")?) {
         (Some(after), Some(last)) => Some(Overflow { after, last }),
@@ -95,7 +85,8 @@ fn parked_entity(row: &SqliteRow, head: Option<u64>) -> Result<ParkedEntity> {
     Ok(ParkedEntity {
         entity: entity(row)?,
         state,
-        positions: head.into_iter().collect(),
+        positions: serde_json::from_str(get(row, "positions")?)
+            .map_err(|_| corrupt("parked_entities.positions"))?,
         overflow,
         attempts: unsigned(row, "attempts")?,
         interruptions: unsigned(row, "interruptions")?,

@@ -60,10 +60,7 @@ pub(super) async fn parked(
     // The lane's number scaled to the number of shards is its shard.
     let sql = "SELECT p.*, log.receipt_id, receipts.ordering_key, tenants.tenant_id FROM (\
                SELECT parked_entities.*, parked_entities.lane * installation.shards / subscriptions.lanes AS shard, \
-               (SELECT min(n.position) FROM parked_positions n WHERE n.subscription_no = parked_entities.subscription_no \
-                AND n.lane = parked_entities.lane AND n.entity_hash = parked_entities.entity_hash) AS position, \
-               (SELECT count(*) FROM parked_positions n WHERE n.subscription_no = parked_entities.subscription_no \
-                AND n.lane = parked_entities.lane AND n.entity_hash = parked_entities.entity_hash) AS listed \
+               json_extract(positions, '$[0]') AS position, json_array_length(positions) AS listed \
                FROM parked_entities JOIN subscriptions USING (subscription_no) JOIN installation \
                WHERE subscription_no = ?1 AND (lane, entity_hash) > (?2, ?3) ORDER BY lane, entity_hash LIMIT ?4) AS p \
                LEFT JOIN log ON log.shard = p.shard AND log.position = p.position \

@@ -176,6 +176,7 @@ macro_rules! conformance {
             an_overflow_reads_back_with_and_without_listed_positions,
             detours_are_part_of_the_progress,
             expired_events_are_counted_once_for_each_flush,
+            many_entities_with_long_lists_are_written_in_one_flush,
             an_entity_may_leave_and_return_in_one_flush,
             a_thousand_waiting_positions_read_back,
             deferred_events_read_back_until_settled,

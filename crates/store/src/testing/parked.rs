@@ -140,6 +140,18 @@ pub async fn a_thousand_waiting_positions_read_back(database: &dyn Database) {
     assert_eq!(owned.taken_over().await.parked, [parked(1, &waiting[1..])]);
 }
 
+/// A subscription that recovers has all of its entities in one flush: the work must grow with what they list, not with its
+/// square, or the statement's time-out undoes it again and again.
+pub async fn many_entities_with_long_lists_are_written_in_one_flush(database: &dyn Database) {
+    let mut owned = Owned::new(database, 1_010).await;
+    let waiting: Vec<_> = (1..=256).collect();
+    let park: Vec<_> = (0..300).map(|entity| parked(entity, &waiting)).collect();
+    owned.write(&LaneFlush { park: park.clone(), ..flush(&owned.lane, 1, 1_000, &[]) }).await;
+    let rest: Vec<_> = park.iter().map(|row| parked(row.entity.0, &waiting[1..])).collect();
+    owned.write(&LaneFlush { park: rest.clone(), ..flush(&owned.lane, 2, 1_000, &[]) }).await;
+    assert!(owned.taken_over().await.parked == rest, "each lists what is left");
+}
+
 pub async fn deferred_events_read_back_until_settled(database: &dyn Database) {
     let mut owned = Owned::new(database, 20).await;
     let defer = vec![deferred(1 << 63, 3), deferred(1 << 63, 5), deferred(9, 6)];
