@@ -133,8 +133,8 @@ pub(super) async fn run(
 
 fn spec(hello: &v1::Hello, subscription: SubscriptionNo) -> Result<StreamSpec, Status> {
     for (field, value) in [("instance_id", &hello.instance_id), ("boot_id", &hello.boot_id)] {
-        if value.is_empty() || value.len() > NAME_BYTES_MAX {
-            return Err(invalid(field, "must be 1 to 128 bytes"));
+        if value.is_empty() || value.len() > NAME_BYTES_MAX || value.chars().any(char::is_control) {
+            return Err(invalid(field, "must be 1 to 128 bytes without control characters"));
         }
     }
     if hello.protocol != PROTOCOL {

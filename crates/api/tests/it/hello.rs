@@ -70,6 +70,7 @@ async fn a_hello_beyond_its_bounds_is_refused_by_name() {
     let cases = [
         (v1::Hello { unsettled_tokens: many, ..hello() }, "unsettled_tokens"),
         (v1::Hello { instance_id: String::new(), ..hello() }, "instance_id"),
+        (v1::Hello { instance_id: "pod\0".to_owned(), ..hello() }, "instance_id"),
         (v1::Hello { boot_id: "b".repeat(129), ..hello() }, "boot_id"),
         (v1::Hello { protocol: 2, ..hello() }, "protocol"),
         (v1::Hello { max_message_bytes: 1, ..hello() }, "max_message_bytes"),

@@ -106,13 +106,14 @@ impl Actor {
             }
         }
         let Some(error) = done.error else { return };
-        if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::OutcomeUnknown) {
-            for change in done.left_over.into_iter().rev() {
-                self.members.waiting.push_front(change);
-            }
-        } else {
-            // Fenced, or the subscription is gone: this actor ends in a moment.
-            tracing::debug!(subscription.id = %self.subscription.id, %error, "others could not be told of streams here");
+        let mut left_over = done.left_over;
+        if !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::OutcomeUnknown) {
+            // Of this one, not of those behind it. When the session is fenced or the subscription gone, this actor ends in a moment.
+            left_over.pop_front();
+            tracing::debug!(subscription.id = %self.subscription.id, %error, "others could not be told of a stream here");
+        }
+        for change in left_over.into_iter().rev() {
+            self.members.waiting.push_front(change);
         }
     }
 
