@@ -48,6 +48,13 @@ impl Actor {
         }
     }
 
+    /// Without lanes nothing can be tried here any more: whoever comes next begins with a closed circuit.
+    pub(super) fn close_circuit_when_left(&mut self) {
+        if self.lanes.is_empty() && self.gating.is_tripped() {
+            self.gating = Gating::new();
+        }
+    }
+
     /// A delivery succeeded or failed.
     pub(super) fn watch(&mut self, now: Timestamp, entity: EntityHash, ok: bool) {
         let before = self.gating.is_tripped();

@@ -69,6 +69,7 @@ impl Actor {
         if lost > 0 {
             tracing::warn!(subscription.id = %self.subscription.id, lanes = lost, "lanes were lost to another gateway");
             metrics::lost(lost);
+            self.close_circuit_when_left();
             self.forget_leaving();
             self.reassign();
             // Whether they are another's or nobody's: the store knows.

@@ -225,6 +225,7 @@ impl Actor {
             self.sharing.leaving.remove(no);
         }
         metrics::handed_over(quiet.len());
+        self.close_circuit_when_left();
         self.reassign();
         self.release(Some(quiet));
     }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use portero_dispatcher::{Delivery, Flow, Frame, Outcome, Status, StreamHandle, StreamSpec};
+use portero_dispatcher::{Delivery, Ending, Flow, Frame, Outcome, Status, StreamHandle, StreamSpec};
 use portero_store::testing::fixture::{self, NOW};
 use portero_store::{DeadLetterPolicy, LaneAction, LaneRequest, ParkedState, StartAt};
 use portero_types::{EntityHash, LaneCount, SubscriptionId};
@@ -205,6 +205,27 @@ async fn while_everything_fails_deliveries_are_few_and_no_attempt_counts_until_o
     }
     let dead = run.store.dead_letters(run.subscription.no, None, 10).await.expect("read");
     assert!(dead.is_empty(), "an outage kills nothing: {dead:?}");
+    run.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_circuit_is_closed_again_once_nobody_is_left_to_try_anything_with() {
+    let place = Place::sqlite().await;
+    let run = Run::start(&place).await;
+    let entities: Vec<String> = (0..30).map(|n| format!("e{n}")).collect();
+    for entity in &entities {
+        run.accept(entity, &[entity]).await;
+    }
+    let mut stream = run.attach("broken").await;
+    let all = deliveries(&mut stream, 30).await;
+    let items = all.iter().map(|delivery| settlement(delivery.token, RETRY)).collect();
+    assert!(stream.settler().settle(items).await.iter().all(|status| *status == Status::Durable));
+    assert_eq!(soon(&mut stream).await.len(), 0, "it pauses");
+    stream.end(Ending::Graceful).await;
+    until("the lanes are given up", || async { run.share().await.0 == 0 }).await;
+    run.clock.advance(Duration::from_secs(3_600));
+    let mut stream = run.attach("mended").await;
+    assert_eq!(deliveries(&mut stream, 30).await.len(), 30, "everything is offered at once");
     run.stop().await;
 }
 
