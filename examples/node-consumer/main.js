@@ -45,24 +45,35 @@ const HELP = `usage: node main.js --subscription NAME [options]
   --max-inflight-events N   unsettled events at a time; default 256
   --scripted                test mode: see scripted.js`;
 
+const text = { type: 'string' };
+const OPTIONS = {
+  endpoint: { ...text, default: 'http://127.0.0.1:50051' },
+  subscription: text,
+  instance: text,
+  'token-file': { ...text, default: process.env.PORTERO_TOKEN_FILE },
+  proto: {
+    ...text,
+    default: fileURLToPath(new URL('../../proto', import.meta.url)),
+  },
+  'max-inflight-events': { ...text, default: '256' },
+  scripted: { type: 'boolean', default: false },
+  help: { type: 'boolean', default: false },
+};
+
+/** What the command line says. */
+function given() {
+  try {
+    return parseArgs({ options: OPTIONS }).values;
+  } catch (error) {
+    throw new Refused(`${error.message}\n\n${HELP}`);
+  }
+}
+
 async function main() {
-  const text = { type: 'string' };
-  const { values } = parseArgs({
-    options: {
-      endpoint: { ...text, default: 'http://127.0.0.1:50051' },
-      subscription: text,
-      instance: text,
-      'token-file': { ...text, default: process.env.PORTERO_TOKEN_FILE },
-      proto: {
-        ...text,
-        default: fileURLToPath(new URL('../../proto', import.meta.url)),
-      },
-      'max-inflight-events': { ...text, default: '256' },
-      scripted: { type: 'boolean', default: false },
-    },
-  });
+  const values = given();
+  if (values.help) return console.info(HELP);
   if (!values.subscription) throw new Refused(HELP);
-  const given = settings({
+  const chosen = settings({
     endpoint: values.endpoint,
     subscription: values.subscription,
     proto: values.proto,
@@ -73,7 +84,7 @@ async function main() {
   const stop = new AbortController();
   for (const signal of ['SIGTERM', 'SIGINT']) process.once(signal, () => stop.abort());
   const script = values.scripted ? new Script(process.stdin) : undefined;
-  const consumer = new Consumer(given, script ? script.handle : handle);
+  const consumer = new Consumer(chosen, script ? script.handle : handle);
   if (script) writeLines(consumer);
   else writeLog(consumer);
   await consumer.run(stop.signal);
