@@ -11,9 +11,15 @@ pub(crate) fn invalid(field: &str, rule: impl Into<String>) -> Status {
     Status::with_error_details(Code::InvalidArgument, format!("{field} {rule}"), details)
 }
 
+/// The most of a caller's own words that an answer repeats: statuses travel in headers, and clients bound those.
+const ECHO_CHARACTERS_MAX: usize = 256;
+
 /// A named resource that is not there.
 pub(crate) fn not_found(name: &str) -> Status {
-    Status::not_found(format!("{name} does not exist"))
+    match name.char_indices().nth(ECHO_CHARACTERS_MAX) {
+        Some((end, _)) => Status::not_found(format!("{}… does not exist", &name[..end])),
+        None => Status::not_found(format!("{name} does not exist")),
+    }
 }
 
 /// A source whose recipe this version does not know or cannot read.
@@ -54,6 +60,13 @@ mod tests {
         let error =
             portero_store::Error::with_source(ErrorKind::Unavailable, "no connection", "password=hunter2");
         assert!(!from_store(&error).message().contains("hunter2"));
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_is_repeated_up_to_a_bound() {
+        assert_eq!(not_found("subscriptions/a").message(), "subscriptions/a does not exist");
+        let long = not_found(&"é".repeat(100_000));
+        assert_eq!(long.message(), format!("{}… does not exist", "é".repeat(ECHO_CHARACTERS_MAX)));
     }
 
     #[test]
