@@ -73,6 +73,8 @@ pub(crate) struct Fact {
     woken: Option<u64>,
     /// It may be offered though it is deferred.
     may_come: bool,
+    /// When its lane heard of an ack of its entity.
+    told_at: u64,
 }
 
 /// Who has a delivery in hand.
@@ -225,6 +227,7 @@ impl Checker {
             deferred_since: None,
             woken: None,
             may_come: false,
+            told_at: 0,
         };
         let key = self.key(lane, entry.n);
         self.facts.insert(key, fact);

@@ -31,6 +31,7 @@ impl Checker {
             for n in self.entities.get(&entity).cloned().unwrap_or_default() {
                 if let Some(fact) = self.fact_mut(lane, n).filter(|fact| fact.defer_said) {
                     fact.may_come = true;
+                    fact.told_at = now;
                     if deferred.contains(&n) {
                         fact.woken.get_or_insert(now);
                     }
@@ -61,8 +62,9 @@ impl Checker {
         let (lane, n, entity) = (sent.token.lane, sent.entry.n, sent.entry.entity);
         let Some(fact) = self.fact_mut(lane, n) else { return };
         let is_deferred = store.place(lane, &fact.entry) == Place::Deferred;
-        let may_come = std::mem::take(&mut fact.may_come);
-        fact.woken = None;
+        // What was heard after the decision, while it was prepared, counts for the next time.
+        let may_come = std::mem::replace(&mut fact.may_come, fact.told_at > sent.decided_at);
+        fact.woken = fact.woken.filter(|since| *since > sent.decided_at);
         if is_deferred && !may_come {
             self.broken(
                 Promise::Defer,

@@ -51,6 +51,8 @@ impl Checker {
             self.broken(Promise::S1, format!("{n} of {entity:?} was sent though its entity is blocked"));
         }
         self.hold(store, session, conn, sent);
+        // What a consumer had and goes on with is its own affair; what it is sent fits.
+        self.check_room(conn);
     }
 
     fn earlier(&self, lane: portero_types::LaneNo, sent: &Sent) -> Vec<u64> {
@@ -74,7 +76,6 @@ impl Checker {
             );
             self.broken(Promise::S2, text);
         }
-        self.check_room(conn);
     }
 
     /// A consumer goes on with a delivery on a new connection.
