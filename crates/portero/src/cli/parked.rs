@@ -1,6 +1,6 @@
 //! `parked`: entities whose events wait, and what can be done for them.
 
-use clap::Subcommand;
+use clap::{ArgGroup, Subcommand};
 
 use super::Common;
 
@@ -30,11 +30,11 @@ Example:
 Examples:
   portero parked retry billing 0a5f3c21d4e8b79606
   portero parked retry billing --all     # once the reason is mended: every one that failed or is blocked")]
+    #[command(group = ArgGroup::new("which").args(["entity", "all"]).required(true))]
     Retry {
         /// The subscription's id.
         subscription: String,
         /// The entity's id, as `portero parked list` shows it.
-        #[arg(required_unless_present = "all", conflicts_with = "all")]
         entity: Option<String>,
         /// Every entity that waits for a retry or is blocked.
         #[arg(long)]
@@ -51,4 +51,23 @@ Examples:
         #[command(flatten)]
         common: Common,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _, error::ErrorKind};
+
+    use crate::cli::Cli;
+
+    #[test]
+    fn a_retry_needs_an_entity_or_all_and_says_so() {
+        Cli::command().debug_assert();
+        let error =
+            Cli::try_parse_from(["portero", "parked", "retry", "billing"]).expect_err("neither is given");
+        assert!(error.to_string().contains("<ENTITY|--all>"), "{error}");
+        let both = Cli::try_parse_from(["portero", "parked", "retry", "billing", "0a5f", "--all"]);
+        assert_eq!(both.expect_err("both are given").kind(), ErrorKind::ArgumentConflict);
+        assert!(Cli::try_parse_from(["portero", "parked", "retry", "billing", "--all"]).is_ok());
+        assert!(Cli::try_parse_from(["portero", "parked", "retry", "billing", "0a5f"]).is_ok());
+    }
 }
