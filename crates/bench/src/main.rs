@@ -29,8 +29,9 @@ mod serve;
 mod stripe;
 mod verify;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Measures Portero against plain alternatives, on this machine.
 #[derive(Debug, Parser)]
@@ -76,23 +77,44 @@ fn main() -> anyhow::Result<()> {
         return verify::run(&options);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("starting the runtime")?.block_on(async {
-        match arguments.command {
-            Command::Accept(options) => accept::run(options).await,
-            Command::Hints(options) => accept::hints::run(options).await,
-            Command::Verify(options) => verify::run(&options),
-            Command::ServeBaseline(options) => serve::baseline::run(options).await,
-            Command::ServePortero(options) => serve::portero::run(options).await,
-            Command::Drain(options) => delivery::drain::run(options).await,
-            Command::Latency(options) => delivery::latency::run(options).await,
-            Command::Snapshot(options) => delivery::snapshot::run(options).await,
-            Command::Quiet(options) => delivery::quiet::run(options).await,
-            Command::Rolling(options) => delivery::rolling::run(options).await,
-            Command::Memory(options) => delivery::memory::run(options).await,
-            Command::Consume(options) => delivery::consumer::run(options).await,
-            Command::WorkQueue(options) => delivery::queue::worker::run(options).await,
+    let runtime = runtime.context("starting the runtime")?;
+    let outcome = runtime.block_on(async {
+        tokio::select! {
+            outcome = run(arguments.command) => outcome,
+            // What is dropped with it takes the processes along that it started.
+            stopped = stop() => stopped,
         }
-    })
+    });
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Accept(options) => accept::run(options).await,
+        Command::Hints(options) => accept::hints::run(options).await,
+        Command::Verify(options) => verify::run(&options),
+        Command::ServeBaseline(options) => serve::baseline::run(options).await,
+        Command::ServePortero(options) => serve::portero::run(options).await,
+        Command::Drain(options) => delivery::drain::run(options).await,
+        Command::Latency(options) => delivery::latency::run(options).await,
+        Command::Snapshot(options) => delivery::snapshot::run(options).await,
+        Command::Quiet(options) => delivery::quiet::run(options).await,
+        Command::Rolling(options) => delivery::rolling::run(options).await,
+        Command::Memory(options) => delivery::memory::run(options).await,
+        Command::Consume(options) => delivery::consumer::run(options).await,
+        Command::WorkQueue(options) => delivery::queue::worker::run(options).await,
+    }
+}
+
+/// Resolves when somebody asks this program to stop.
+async fn stop() -> anyhow::Result<()> {
+    let mut terminated = signal(SignalKind::terminate()).context("listening for signals")?;
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed.context("listening for signals")?,
+        _ = terminated.recv() => {}
+    }
+    bail!("stopped before the end; databases named portero_bench_… may be left");
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! A consumer by the SDK, as a process of its own: takes events until it has acked so many durably, or its time is up.
+//! A consumer by the SDK, as a process of its own: takes events until it has acked so many durably, its time is up, or its
+//! standard input ends.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use super::order::{Irregular, Order, number_of};
 use super::site::client;
 use crate::process::Process;
 use crate::progress::say;
+use crate::serve::until_parent_ends;
 
 /// How often progress is told, and how often it is noted in the result.
 const TELL_EVERY: u64 = 5;
@@ -67,6 +69,8 @@ pub(super) struct Progress {
     /// Microseconds from the beginning to the latest record.
     latest: AtomicU64,
     enough: CancellationToken,
+    /// Nobody waits for the result any more.
+    orphaned: CancellationToken,
 }
 
 impl Progress {
@@ -77,6 +81,7 @@ impl Progress {
             began: Instant::now(),
             latest: AtomicU64::new(0),
             enough: CancellationToken::new(),
+            orphaned: until_parent_ends(),
         })
     }
 
@@ -106,6 +111,7 @@ impl Progress {
             let next = self.began + Duration::from_secs(passed + 1);
             tokio::select! {
                 () = self.enough.cancelled() => return by_second,
+                () = self.orphaned.cancelled() => self.enough.cancel(),
                 () = tokio::time::sleep_until(next) => {}
             }
             let recorded = self.recorded.load(Ordering::Relaxed);

@@ -71,7 +71,7 @@ fn tell(listener: &TcpListener, path: String) -> anyhow::Result<()> {
 }
 
 /// Cancelled when standard input ends.
-fn until_parent_ends() -> CancellationToken {
+pub(crate) fn until_parent_ends() -> CancellationToken {
     let token = CancellationToken::new();
     let ended = token.clone();
     // A thread, because nothing can interrupt a read of standard input; it does not keep the process alive.

@@ -1,4 +1,4 @@
-//! The queue's worker, as a process of its own.
+//! The queue's worker, as a process of its own that ends when its work is done or its standard input ends.
 
 use std::sync::Arc;
 use std::time::Duration;
