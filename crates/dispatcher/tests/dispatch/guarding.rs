@@ -293,7 +293,7 @@ async fn an_entity_behind_a_dead_letter_waits_for_an_operator_where_that_is_the_
         assert_eq!(settle(&stream, &delivery, outcome).await, Status::Durable);
     }
     assert_eq!(soon(&mut stream).await.len(), 0, "a2 waits");
-    stream.end(portero_dispatcher::Ending::Graceful).await;
+    stream.end(Ending::Graceful).await;
 
     // Another run finds the block, and a request that was made while nobody had the lane.
     let parked = run.store.parked_entities(ledger, None, 10).await.expect("read");
