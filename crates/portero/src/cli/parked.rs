@@ -31,6 +31,7 @@ Examples:
   portero parked retry billing 0a5f3c21d4e8b79606
   portero parked retry billing --all     # once the reason is mended: every one that failed or is blocked")]
     #[command(group = ArgGroup::new("which").args(["entity", "all"]).required(true))]
+    #[command(override_usage = "portero parked retry [OPTIONS] <SUBSCRIPTION> <ENTITY|--all>")]
     Retry {
         /// The subscription's id.
         subscription: String,
@@ -64,7 +65,7 @@ mod tests {
         Cli::command().debug_assert();
         let error =
             Cli::try_parse_from(["portero", "parked", "retry", "billing"]).expect_err("neither is given");
-        assert!(error.to_string().contains("<ENTITY|--all>"), "{error}");
+        assert!(error.to_string().contains("retry [OPTIONS] <SUBSCRIPTION> <ENTITY|--all>"), "{error}");
         let both = Cli::try_parse_from(["portero", "parked", "retry", "billing", "0a5f", "--all"]);
         assert_eq!(both.expect_err("both are given").kind(), ErrorKind::ArgumentConflict);
         assert!(Cli::try_parse_from(["portero", "parked", "retry", "billing", "--all"]).is_ok());
