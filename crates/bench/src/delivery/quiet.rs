@@ -1,9 +1,9 @@
 //! `quiet`: how long a quiet tenant's event waits for its handler while another tenant has a backlog in the same subscription,
 //! beside the same without a backlog.
 //!
-//! The quiet tenant's events come over HTTP at a fixed rate from the moment on at which the consumer connects; the part
-//! with the backlog ends when the backlog does, so that all that counts was measured while there was one. Handlers take a
-//! fixed time and the consumer's window is as large as it has handlers: what waits, waits in the gateway.
+//! The quiet tenant's events come over HTTP at a fixed rate; a backlog that ends before they do fails the run, so that all
+//! that counts was measured while there was one. Handlers take a fixed time and the consumer's window is as large as it has
+//! handlers: what waits, waits in the gateway.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,6 +51,9 @@ pub(crate) struct Options {
     /// Seconds of each part; with a backlog no longer than it lasts.
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
+    /// Seconds before that which are not measured: a new subscription first finds out who is noisy.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=60))]
+    warm_up: u32,
     /// How long a handler takes, milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=10_000))]
     work_ms: u64,
@@ -133,7 +136,8 @@ async fn part(
     noisy: u64,
 ) -> anyhow::Result<Part> {
     let token = site.consumer_token(&[id.to_owned()]).await?;
-    let count = u64::from(options.rate) * u64::from(options.seconds);
+    let [from, count] = [options.warm_up, options.warm_up + options.seconds]
+        .map(|seconds| u64::from(options.rate) * u64::from(seconds));
     let latencies: Arc<std::sync::OnceLock<Arc<Latencies>>> = Arc::default();
     let others = Arc::new(AtomicU64::new(0));
     let (noted, counted) = (Arc::clone(&latencies), Arc::clone(&others));
@@ -165,7 +169,7 @@ async fn part(
         first: 0,
     };
     let schedule = Schedule::new(options.rate);
-    let expected = latencies.get_or_init(|| Latencies::new(schedule, 0, count).expect("valid bounds"));
+    let expected = latencies.get_or_init(|| Latencies::new(schedule, from, count).expect("valid bounds"));
     let (began, before) = (Instant::now(), others.load(Ordering::Relaxed));
     load.run(schedule, count).await?;
     let handled = others.load(Ordering::Relaxed);
