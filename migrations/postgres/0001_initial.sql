@@ -241,6 +241,7 @@ CREATE TABLE lane_requests (
     entity_hash     bigint   NOT NULL,
     requested_at    bigint   NOT NULL,
     lane            smallint NOT NULL CHECK (lane BETWEEN 0 AND 255),
+    position        bigint   CHECK (position >= 1),
     action          text     NOT NULL CHECK (action IN ('retry', 'dead_letter')),
     requested_by    text     NOT NULL CHECK (octet_length(requested_by) <= 1024),
     PRIMARY KEY (subscription_no, lane, entity_hash)

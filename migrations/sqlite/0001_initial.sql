@@ -235,6 +235,7 @@ CREATE TABLE lane_requests (
     subscription_no INTEGER NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
     lane            INTEGER NOT NULL CHECK (lane BETWEEN 0 AND 255),
     entity_hash     INTEGER NOT NULL,
+    position        INTEGER CHECK (position >= 1),
     action          TEXT    NOT NULL CHECK (action IN ('retry', 'dead_letter')),
     requested_by    TEXT    NOT NULL CHECK (octet_length(requested_by) <= 1024 AND instr(requested_by, char(0)) = 0),
     requested_at    INTEGER NOT NULL,

@@ -7,8 +7,8 @@ use portero_keyring::{Keyring, secret_aad};
 use portero_recipe::{Recipe, Secret};
 use portero_store::{ConfigSnapshot, Revision, Subscription, Tenant};
 use portero_types::{
-    IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo, TenantId,
-    TenantNo, Timestamp,
+    IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo,
+    TenantId, TenantNo, Timestamp,
 };
 
 /// All configuration at one revision. Immutable.

@@ -77,6 +77,8 @@ pub struct LaneConfig {
     /// Waiting positions that one parked entity lists; what waits beyond stays in the log as a range. At least 1; two
     /// are always listed. Default 256.
     pub parked_max: usize,
+    /// The same for a blocked entity, which may wait for long, as may many. At least 2. Default 2.
+    pub blocked_max: usize,
     /// Tenants that may have a detour at the same time; 0 for a lane of one tenant. Default 8. When the window is full, whoever
     /// has most of it gets one, unless that is no more than the window divided by this number (by two at least). A detour
     /// has half of the window's size for itself.
@@ -105,6 +107,7 @@ impl Default for LaneConfig {
             window_events_max: 1_024,
             acked_max: 512,
             parked_max: 256,
+            blocked_max: 2,
             detours_max: 8,
             positions_max: 20_000,
             idle_flush_after: Duration::from_secs(10),
@@ -125,6 +128,7 @@ impl LaneConfig {
             ("window_events_max", self.window_events_max >= 1),
             ("acked_max", self.acked_max >= 1),
             ("parked_max", self.parked_max >= 1),
+            ("blocked_max", self.blocked_max >= 2),
             ("positions_max", self.positions_max >= self.window_events_max),
         ];
         match rules.iter().find(|(_, holds)| !holds) {

@@ -50,6 +50,8 @@ pub struct LaneRequest {
     pub entity: EntityHash,
     /// Its lane.
     pub lane: LaneNo,
+    /// The event at its head when this was asked. Only that one is given up: who asks has seen no other.
+    pub position: Option<u64>,
     /// What is to be done.
     pub action: LaneAction,
     /// Who asks, for logs and reasons.

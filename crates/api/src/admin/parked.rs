@@ -78,6 +78,7 @@ impl Admin {
         let request = LaneRequest {
             entity: hash,
             lane,
+            position: found.position,
             action: asked.action,
             by: caller.subject.clone(),
             at: self.now(),

@@ -25,6 +25,14 @@ impl Actor {
         };
         metrics::claimed(claimed.len());
         let now = self.now();
+        // A release that took effect late may have freed a lane that is still held here: what was open of it is over.
+        for lane in &claimed {
+            if let Some(held) = self.lanes.get_mut(&lane.lane.lane) {
+                held.handle_lost();
+            }
+        }
+        self.poll_revokes();
+        self.poll_statuses();
         for lane in claimed {
             let (no, epoch) = (lane.lane.lane, lane.epoch);
             match Lane::new(self.lane_config(), epoch, convert::restored(lane), now) {

@@ -51,8 +51,12 @@ impl Actor {
             LaneAction::Retry => Action::Retry,
             LaneAction::DeadLetter => Action::DeadLetter,
         };
-        let done =
-            self.lanes.get_mut(&request.lane).map(|lane| lane.handle_request(now, request.entity, action));
+        let done = self.lanes.get_mut(&request.lane).map(|lane| {
+            // Another event may have come to the head since it was asked: nobody has seen that one.
+            let is_over = action == Action::DeadLetter
+                && request.position.is_some_and(|position| lane.head_of(request.entity) != Some(position));
+            if is_over { Requested::NotParked } else { lane.handle_request(now, request.entity, action) }
+        });
         match done {
             Some(Requested::Done | Requested::InFlight | Requested::NotParked) => tracing::info!(
                 subscription.id = %self.subscription.id, lane = %request.lane, action = ?action, by = request.by,

@@ -305,7 +305,7 @@ async fn an_entity_behind_a_dead_letter_waits_for_an_operator_where_that_is_the_
     run.accept("a", &["a3"]).await;
     assert_eq!(soon(&mut stream).await.len(), 0, "still");
     let by = "ops".to_owned();
-    let request = LaneRequest { entity, lane, action: LaneAction::Retry, by, at: NOW };
+    let request = LaneRequest { entity, lane, position: None, action: LaneAction::Retry, by, at: NOW };
     run.store.request(ledger, request).await.expect("asked");
     for id in ["a2", "a3"] {
         let next = deliveries(&mut stream, 1).await;
@@ -313,5 +313,34 @@ async fn an_entity_behind_a_dead_letter_waits_for_an_operator_where_that_is_the_
         assert_eq!(settle(&stream, &next[0], Outcome::Ack).await, Status::Durable);
     }
     assert!(run.store.parked_entities(ledger, None, 10).await.expect("read").is_empty());
+    run.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_gives_up_the_event_that_he_saw_and_no_other() {
+    let place = Place::sqlite().await;
+    let run = Run::start(&place).await;
+    run.accept("a", &["a1"]).await;
+    let mut stream = run.attach("c").await;
+    let first = deliveries(&mut stream, 1).await.remove(0);
+    let later = Outcome::Retry { delay: Some(Duration::from_secs(3_600)) };
+    assert_eq!(settle(&stream, &first, later).await, Status::Durable);
+    let parked = run.store.parked_entities(run.subscription.no, None, 10).await.expect("read").remove(0);
+    let (seen, by) = (parked.position.expect("a head"), "ops".to_owned());
+    let request = LaneRequest {
+        entity: parked.entity,
+        lane: parked.lane,
+        position: Some(seen + 1),
+        action: LaneAction::DeadLetter,
+        by,
+        at: NOW,
+    };
+    run.store.request(run.subscription.no, request.clone()).await.expect("asked");
+    assert_eq!(soon(&mut stream).await.len(), 0);
+    let dead = async || run.store.dead_letters(run.subscription.no, None, 10).await.expect("read").len();
+    assert_eq!(dead().await, 0, "another one was meant");
+    let request = LaneRequest { position: Some(seen), ..request };
+    run.store.request(run.subscription.no, request).await.expect("asked");
+    until("it is given up", || async { dead().await == 1 }).await;
     run.stop().await;
 }

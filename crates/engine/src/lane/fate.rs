@@ -95,6 +95,7 @@ impl Lane {
         self.counts.parked_entities += usize::from(was.is_none());
         self.counts.blocked += 1;
         self.batch.parks.insert(entity);
+        self.trim(entity);
         self.enforce_cap(now);
     }
 

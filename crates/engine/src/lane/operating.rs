@@ -33,6 +33,13 @@ pub enum Requested {
 }
 
 impl Lane {
+    /// The position of the first event of an entity that waits outside of the window.
+    #[must_use]
+    pub fn head_of(&self, entity: EntityHash) -> Option<u64> {
+        let state = self.entities.get(&entity).filter(|state| state.head.is_some())?;
+        state.queue.front().copied()
+    }
+
     /// Takes an operator's request.
     pub fn handle_request(&mut self, now: Timestamp, entity: EntityHash, action: Action) -> Requested {
         let Some(state) = self.entities.get(&entity) else { return Requested::NotParked };

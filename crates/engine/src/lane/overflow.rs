@@ -3,7 +3,7 @@
 use portero_types::{EntityHash, Timestamp};
 
 use super::Lane;
-use crate::entity::{Event, Place};
+use crate::entity::{Entity, Event, Place};
 use crate::phase::Phase;
 use crate::{Entry, Overflow, ParkedState};
 
@@ -11,8 +11,14 @@ use crate::{Entry, Overflow, ParkedState};
 const LISTED_WHEN_CROWDED: usize = 16;
 
 impl Lane {
-    /// How many positions a parked entity may list now.
-    pub(super) fn listed_max(&self) -> usize {
+    /// How many positions a parked entity may list now, one at least.
+    fn listed_max_of(&self, state: &Entity) -> usize {
+        let is_blocked = state.state() == Some(ParkedState::Blocked);
+        let listed_max = self.listed_max();
+        if is_blocked { listed_max.min(self.config.blocked_max) } else { listed_max }.max(1)
+    }
+
+    fn listed_max(&self) -> usize {
         let is_crowded = self.outside.len() > self.config.positions_max / 2;
         if is_crowded { self.config.parked_max.min(LISTED_WHEN_CROWDED) } else { self.config.parked_max }
     }
@@ -20,7 +26,8 @@ impl Lane {
     /// Whether an event of the entity that is read now goes to its overflow.
     pub(super) fn spills(&self, entity: EntityHash) -> bool {
         self.entities.get(&entity).is_some_and(|state| {
-            state.overflow.is_some() || (state.head.is_some() && state.queue.len() >= self.listed_max())
+            let is_full = state.head.is_some() && state.queue.len() >= self.listed_max_of(state);
+            state.overflow.is_some() || is_full
         })
     }
 
@@ -35,10 +42,10 @@ impl Lane {
         self.skip(entry.n, entry.tenant);
     }
 
-    /// Cuts what a freshly parked entity lists down to the bound, but for the first two: when the first one is a deferred event
+    /// Cuts what an entity lists that was just parked or blocked down to the bound, but for the first two: when the first one is a deferred event
     /// that failed, the second one may have been offered before.
     pub(super) fn trim(&mut self, entity: EntityHash) {
-        let listed_max = self.listed_max().max(2);
+        let listed_max = self.entities.get(&entity).map_or(2, |state| self.listed_max_of(state).max(2));
         loop {
             let state = self.entity_mut(entity);
             if state.queue.len() <= listed_max {
@@ -50,6 +57,7 @@ impl Lane {
             self.overflowing.insert(entity);
             self.events.remove(&last);
             self.outside.remove(&last);
+            self.unknown.remove(&last);
         }
     }
 

@@ -1,6 +1,9 @@
 //! One tenant's crowd and one entity's crowd: detours, overflows, and turns by tenant.
 
-use portero_engine::{Ending, Entry, Lane, LaneConfig, Outcome, Room, SideScope, Status};
+use portero_engine::{
+    Action, DeadLetterPolicy, Ending, Entry, Lane, LaneConfig, Outcome, ParkedState, Requested, Room,
+    SideScope, Status,
+};
 use portero_types::{EntityHash, Epoch, TenantNo};
 
 use crate::support::{A, Bench, STREAM, entry, secs, small};
@@ -238,4 +241,20 @@ fn tenants_take_turns_within_a_lane() {
         .map(|delivery| delivery.token.position)
         .collect();
     assert_eq!(order, [1, 7, 2, 8, 3, 4, 5, 6]);
+}
+
+#[test]
+fn blocked_entities_list_little_so_that_many_may_wait_for_an_operator() {
+    let config = LaneConfig { dead_letter_policy: DeadLetterPolicy::ParkEntity, ..small() };
+    let mut bench = Bench::new(config, &[A, A, A, A, A, A]);
+    let head = bench.delivery().token;
+    assert_eq!(bench.settle(head, Outcome::Reject), Status::Durable);
+    bench.append(&[A; 20]);
+    bench.flush();
+    let row = bench.store.parked[&A].clone();
+    assert_eq!((row.state, row.positions.len()), (ParkedState::Blocked, 2), "{row:?}");
+    assert_eq!((bench.lane.cursor(), bench.lane.stats().parked_positions), (26, 2));
+    assert_eq!(bench.lane.handle_request(bench.now, A, Action::Retry), Requested::Done);
+    bench.flush();
+    assert_eq!(drain(&mut bench), (2..=26).collect::<Vec<u64>>(), "all of them, in order");
 }

@@ -113,6 +113,7 @@ fn config() -> impl Strategy<Value = LaneConfig> {
             window_events_max,
             acked_max,
             detours_max: 0,
+            blocked_max: 256,
             positions_max: window_events_max + beyond_window,
             ..LaneConfig::default()
         },

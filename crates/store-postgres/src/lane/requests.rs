@@ -10,14 +10,16 @@ use super::share::no_subscription;
 use crate::error::{Effect, corrupt};
 use crate::lease::rows;
 use crate::pools::Pool;
-use crate::row::{byte, get, parse, unsigned, unsigned32};
+use crate::row::{byte, get, parse, signed, unsigned, unsigned32};
 
 pub(super) async fn ask(pool: &Pool, subscription: SubscriptionNo, request: &LaneRequest) -> Result<()> {
     let query = sqlx::query(
-        "INSERT INTO lane_requests (subscription_no, lane, entity_hash, action, requested_by, requested_at)
-         SELECT subscription_no, $2, $3, $4, $5, $6 FROM subscriptions WHERE subscription_no = $1
+        "INSERT INTO lane_requests (subscription_no, lane, entity_hash, action, requested_by, requested_at,
+                                    position)
+         SELECT subscription_no, $2, $3, $4, $5, $6, $7::bigint FROM subscriptions WHERE subscription_no = $1
          ON CONFLICT (subscription_no, lane, entity_hash) DO UPDATE
-         SET action = excluded.action, requested_by = excluded.requested_by, requested_at = excluded.requested_at
+         SET action = excluded.action, requested_by = excluded.requested_by, requested_at = excluded.requested_at,
+             position = excluded.position
          RETURNING lane",
     )
     .bind(subscription.0)
@@ -25,7 +27,8 @@ pub(super) async fn ask(pool: &Pool, subscription: SubscriptionNo, request: &Lan
     .bind(request.entity.to_bits())
     .bind(action_name(request.action))
     .bind(request.by.clone())
-    .bind(request.at.as_micros());
+    .bind(request.at.as_micros())
+    .bind(request.position.map(|n| signed(n, "a position")).transpose()?);
     rows(pool, query, Effect::Commits).await?.first().map(|_| ()).ok_or_else(no_subscription)
 }
 
@@ -105,6 +108,7 @@ fn read(row: &PgRow) -> Result<LaneRequest> {
     Ok(LaneRequest {
         entity: EntityHash::from_bits(get(row, "entity_hash")?),
         lane: LaneNo(byte(row, "lane")?),
+        position: get::<Option<i64>>(row, "position")?.map(|_| unsigned(row, "position")).transpose()?,
         action,
         by: get(row, "requested_by")?,
         at: Timestamp::from_micros(get(row, "requested_at")?),

@@ -8,7 +8,7 @@ use sqlx::{SqliteConnection, SqlitePool};
 use super::load::{optional, state_of};
 use crate::config::subscription;
 use crate::error::{corrupt, statement};
-use crate::row::{entity, get, parse, timestamp, unsigned, uuid};
+use crate::row::{entity, get, parse, signed, timestamp, unsigned, uuid};
 
 pub(super) async fn ask(
     connection: &mut SqliteConnection,
@@ -16,9 +16,10 @@ pub(super) async fn ask(
     request: LaneRequest,
 ) -> Result<()> {
     subscription::by_no(connection, subscription).await?;
-    let sql = "INSERT INTO lane_requests (subscription_no, lane, entity_hash, action, requested_by, requested_at) \
-               VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (subscription_no, lane, entity_hash) DO UPDATE \
-               SET action = excluded.action, requested_by = excluded.requested_by, requested_at = excluded.requested_at";
+    let sql = "INSERT INTO lane_requests (subscription_no, lane, entity_hash, action, requested_by, requested_at, position) \
+               VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (subscription_no, lane, entity_hash) DO UPDATE \
+               SET action = excluded.action, requested_by = excluded.requested_by, requested_at = excluded.requested_at, \
+               position = excluded.position";
     sqlx::query(sql)
         .bind(subscription.0)
         .bind(request.lane.0)
@@ -26,6 +27,7 @@ pub(super) async fn ask(
         .bind(action_name(request.action))
         .bind(request.by)
         .bind(request.at.as_micros())
+        .bind(request.position.map(|n| signed(n, "a position")).transpose()?)
         .execute(connection)
         .await
         .map(drop)
@@ -115,6 +117,7 @@ fn read(row: &SqliteRow) -> Result<LaneRequest> {
     Ok(LaneRequest {
         entity: entity(row)?,
         lane: LaneNo(unsigned(row, "lane")?),
+        position: optional(row, "position")?,
         action,
         by: get(row, "requested_by")?,
         at: timestamp(row, "requested_at")?,

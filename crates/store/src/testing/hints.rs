@@ -90,6 +90,7 @@ pub async fn changes_of_lanes_are_told(database: &dyn Database) {
     let request = LaneRequest {
         entity: portero_types::EntityHash(1),
         lane: LaneNo(0),
+        position: None,
         action: LaneAction::Retry,
         by: "ops".to_owned(),
         at: super::fixture::NOW,

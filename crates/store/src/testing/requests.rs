@@ -12,6 +12,7 @@ fn request(lane: u8, entity: u64, action: LaneAction, secs: i64) -> LaneRequest 
     LaneRequest {
         entity: EntityHash(entity),
         lane: LaneNo(lane),
+        position: (action == LaneAction::DeadLetter).then_some(entity % 1_000 + 7),
         action,
         by: "ops@acme".to_owned(),
         at: Timestamp::from_secs(NOW.as_secs() + secs),
