@@ -59,7 +59,8 @@ async fn the_lanes_of_consumers_that_fell_silent_move_to_another() {
     cluster.consumers[0].link.blackhole();
     cluster.consumers[1].link.mute();
     cluster.consumers[2].link.deafen();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let until = load.accepted() + 200;
+    eventually("events come meanwhile", PATIENCE, async || (load.accepted() >= until).then_some(())).await;
     let accepted = load.finish().await;
     // While they are still unreachable.
     let dead = cluster.all_concluded(&accepted, SILENCE).await;
