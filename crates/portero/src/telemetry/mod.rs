@@ -31,9 +31,7 @@ impl Guard {
 
 /// Sets up logs and traces for this process. Must run inside the Tokio runtime when traces are on.
 pub(crate) fn start(settings: &Telemetry, instance: &str) -> anyhow::Result<Guard> {
-    let filter: Targets = settings.log_level.parse()?;
-    // A log line of the exporter about its own failure must not become a span to export.
-    let filter = filter.with_target("h2", tracing::Level::WARN).with_target("hyper", tracing::Level::WARN);
+    let filter = filter(&settings.log_level)?;
     let lines = match settings.log_format {
         LogFormat::Json => tracing_subscriber::fmt::layer()
             .json()
@@ -61,6 +59,15 @@ pub(crate) fn start(settings: &Telemetry, instance: &str) -> anyhow::Result<Guar
     Ok(Guard { traces })
 }
 
+/// Which lines are written. The database driver's are left out: they carry its own words, and the stores say themselves what
+/// fails, to whom it matters and what to do.
+fn filter(log_level: &str) -> anyhow::Result<Targets> {
+    let filter: Targets = log_level.parse()?;
+    // A log line of the exporter about its own failure must not become a span to export.
+    let filter = filter.with_target("h2", tracing::Level::WARN).with_target("hyper", tracing::Level::WARN);
+    Ok(filter.with_target("sqlx", tracing::level_filters::LevelFilter::OFF))
+}
+
 fn exporter(endpoint: &str, settings: &Telemetry, instance: &str) -> anyhow::Result<SdkTracerProvider> {
     let exporter =
         opentelemetry_otlp::SpanExporter::builder().with_tonic().with_endpoint(endpoint).build()?;
@@ -75,4 +82,21 @@ fn exporter(endpoint: &str, settings: &Telemetry, instance: &str) -> anyhow::Res
         .with_resource(resource)
         .with_sampler(sampler)
         .build())
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn no_word_of_the_database_driver_is_written_unless_somebody_asks_for_it_by_name() {
+        for target in ["sqlx::pool::acquire", "sqlx_core::pool::inner", "sqlx::query"] {
+            assert!(!filter("trace").expect("a level").would_enable(target, &Level::ERROR), "{target}");
+        }
+        let asked = filter("info,sqlx_core=warn").expect("directives");
+        assert!(asked.would_enable("sqlx_core::pool::inner", &Level::ERROR));
+        assert!(filter("info").expect("a level").would_enable("portero_store_postgres", &Level::INFO));
+    }
 }
