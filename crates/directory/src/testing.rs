@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use portero_store::{
-    ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
-    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    Change, ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant,
+    Page, Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
 };
 use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use tokio::sync::Semaphore;
@@ -85,7 +85,7 @@ impl ConfigStore for FixedConfig {
         })
         .await
     }
-    async fn create_tenant(&self, _: NewTenant) -> Result<Tenant> {
+    async fn create_tenant(&self, _: NewTenant, _: &Change) -> Result<Tenant> {
         Err(refused())
     }
     async fn tenant(&self, _: &TenantId) -> Result<Option<Tenant>> {
@@ -94,10 +94,10 @@ impl ConfigStore for FixedConfig {
     async fn tenants(&self, _: Option<&TenantId>, _: u32) -> Result<Page<Tenant>> {
         Err(refused())
     }
-    async fn delete_tenant(&self, _: &TenantId) -> Result<()> {
+    async fn delete_tenant(&self, _: &TenantId, _: &Change) -> Result<()> {
         Err(refused())
     }
-    async fn create_source(&self, _: NewSource) -> Result<Source> {
+    async fn create_source(&self, _: NewSource, _: &Change) -> Result<Source> {
         Err(refused())
     }
     async fn source(&self, _: &TenantId, _: &SourceId) -> Result<Option<Source>> {
@@ -106,16 +106,22 @@ impl ConfigStore for FixedConfig {
     async fn sources(&self, _: &TenantId, _: Option<&SourceId>, _: u32) -> Result<Page<Source>> {
         Err(refused())
     }
-    async fn update_source(&self, _: SourceUpdate) -> Result<Source> {
+    async fn update_source(&self, _: SourceUpdate, _: &Change) -> Result<Source> {
         Err(refused())
     }
-    async fn write_handshake_secret(&self, _: SourceNo, _: NewSecret, _: Timestamp) -> Result<bool> {
+    async fn write_handshake_secret(
+        &self,
+        _: SourceNo,
+        _: NewSecret,
+        _: Timestamp,
+        _: &Change,
+    ) -> Result<bool> {
         Err(refused())
     }
-    async fn delete_source(&self, _: &TenantId, _: &SourceId) -> Result<()> {
+    async fn delete_source(&self, _: &TenantId, _: &SourceId, _: &Change) -> Result<()> {
         Err(refused())
     }
-    async fn add_secret(&self, _: NewSecret) -> Result<Secret> {
+    async fn add_secret(&self, _: NewSecret, _: &Change) -> Result<Secret> {
         Err(refused())
     }
     async fn secret(&self, _: &TenantId, _: &SourceId, _: &SecretId) -> Result<Option<Secret>> {
@@ -130,16 +136,22 @@ impl ConfigStore for FixedConfig {
     ) -> Result<Page<Secret>> {
         Err(refused())
     }
-    async fn take_unseen(&self, _: &TenantId, _: &SourceId, _: &SecretId) -> Result<Option<Sealed>> {
+    async fn take_unseen(
+        &self,
+        _: &TenantId,
+        _: &SourceId,
+        _: &SecretId,
+        _: &Change,
+    ) -> Result<Option<Sealed>> {
         Err(refused())
     }
-    async fn delete_secret(&self, _: &TenantId, _: &SourceId, _: &SecretId) -> Result<()> {
+    async fn delete_secret(&self, _: &TenantId, _: &SourceId, _: &SecretId, _: &Change) -> Result<()> {
         Err(refused())
     }
-    async fn create_subscription(&self, _: NewSubscription) -> Result<Subscription> {
+    async fn create_subscription(&self, _: NewSubscription, _: &Change) -> Result<Subscription> {
         Err(refused())
     }
-    async fn update_subscription(&self, _: SubscriptionUpdate) -> Result<Subscription> {
+    async fn update_subscription(&self, _: SubscriptionUpdate, _: &Change) -> Result<Subscription> {
         Err(refused())
     }
     async fn subscription(&self, _: &SubscriptionId) -> Result<Option<Subscription>> {
@@ -148,7 +160,7 @@ impl ConfigStore for FixedConfig {
     async fn subscriptions(&self, _: Option<&SubscriptionId>, _: u32) -> Result<Page<Subscription>> {
         Err(refused())
     }
-    async fn delete_subscription(&self, _: &SubscriptionId) -> Result<()> {
+    async fn delete_subscription(&self, _: &SubscriptionId, _: &Change) -> Result<()> {
         Err(refused())
     }
 }

@@ -1,6 +1,6 @@
 //! Failures that only the inside can bring about: a full disk, a lost transaction, a slow foreign lock.
 
-use portero_store::testing::fixture::{event_of, new_source, new_tenant};
+use portero_store::testing::fixture::{event_of, new_source, new_tenant, tester};
 use portero_store::{AcceptStore, ConfigStore, Error, ErrorKind, LogStore, SchemaStore, Source, Tenant};
 use tempfile::TempDir;
 
@@ -15,8 +15,8 @@ async fn store() -> (SqliteStore, TempDir) {
 }
 
 async fn owner(store: &SqliteStore) -> (Tenant, Source) {
-    let tenant = store.create_tenant(new_tenant("acme")).await.expect("created");
-    let source = store.create_source(new_source("acme", "stripe")).await.expect("created");
+    let tenant = store.create_tenant(new_tenant("acme"), &tester()).await.expect("created");
+    let source = store.create_source(new_source("acme", "stripe"), &tester()).await.expect("created");
     (tenant, source)
 }
 
@@ -61,9 +61,9 @@ async fn a_read_only_database_is_unavailable() {
     // A transaction that cannot even begin closes the connection; the next one is as it was opened.
     store.check_writable().await.expect("writable again");
     pragma(&store, "PRAGMA query_only = ON").await;
-    let error = store.create_tenant(new_tenant("acme")).await.expect_err("read-only");
+    let error = store.create_tenant(new_tenant("acme"), &tester()).await.expect_err("read-only");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    store.create_tenant(new_tenant("acme")).await.expect("nothing was written before");
+    store.create_tenant(new_tenant("acme"), &tester()).await.expect("nothing was written before");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +121,8 @@ async fn the_journal_of_a_lane_stays_short() {
     use portero_store::testing::fixture::{new_session, new_subscription};
     use portero_store::testing::lanes::flush;
     let (store, _folder) = store().await;
-    let subscription = store.create_subscription(new_subscription("billing")).await.expect("created");
+    let subscription =
+        store.create_subscription(new_subscription("billing"), &tester()).await.expect("created");
     for _ in 0..3 {
         let session = new_session("host", 60_000);
         store.open_session(&session).await.expect("a session");

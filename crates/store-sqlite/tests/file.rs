@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use portero_store::testing::fixture::{Fixture, again, new_session, new_subscription, new_tenant};
+use portero_store::testing::fixture::{Fixture, again, new_session, new_subscription, new_tenant, tester};
 use portero_store::testing::lanes::flush;
 use portero_store::testing::{Database, eventually};
 use portero_store::{
@@ -173,10 +173,10 @@ async fn a_closed_store_answers_as_unavailable() {
     let store = SqliteStore::open_in(folder.path()).await.expect("opens");
     store.migrate().await.expect("migrated");
     store.close().await;
-    let error = store.create_tenant(new_tenant("acme")).await.expect_err("closed");
+    let error = store.create_tenant(new_tenant("acme"), &tester()).await.expect_err("closed");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(store.revision().await.expect_err("closed").kind(), ErrorKind::Unavailable);
-    let error = store.create_subscription(new_subscription("billing")).await.expect_err("closed");
+    let error = store.create_subscription(new_subscription("billing"), &tester()).await.expect_err("closed");
     assert!(error.is_retryable());
 }
 

@@ -6,7 +6,7 @@ use portero_types::{
     Timestamp,
 };
 
-use crate::{NewSource, Source, SourceUpdate};
+use crate::{Change, NewSource, Source, SourceUpdate};
 
 /// The number of the last configuration change. It rises with every change, in the change's own transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -226,7 +226,8 @@ pub struct ConfigSnapshot {
 /// Create fails with `AlreadyExists`, get returns `None`, delete and add fail with `NotFound`; what is created under a
 /// tenant or source that does not exist fails with `NotFound`. A list under a tenant or source that does not exist is
 /// empty. Deleting a tenant that has sources or that a subscription names fails with `FailedPrecondition`. The row of a
-/// deleted source or tenant stays behind its receipts, unseen by every call here; its name may be used again.
+/// deleted source or tenant stays behind its receipts, unseen by every call here; its name may be used again. What changes
+/// something says who asked for it, and is in the audit log if and only if it happened.
 #[async_trait]
 pub trait ConfigStore: Send + Sync + 'static {
     /// The present revision.
@@ -235,16 +236,16 @@ pub trait ConfigStore: Send + Sync + 'static {
     async fn snapshot(&self) -> crate::Result<ConfigSnapshot>;
 
     /// Creates a tenant.
-    async fn create_tenant(&self, tenant: NewTenant) -> crate::Result<Tenant>;
+    async fn create_tenant(&self, tenant: NewTenant, change: &Change) -> crate::Result<Tenant>;
     /// A tenant by name.
     async fn tenant(&self, id: &TenantId) -> crate::Result<Option<Tenant>>;
     /// Tenants whose names come after `after`.
     async fn tenants(&self, after: Option<&TenantId>, limit: u32) -> crate::Result<Page<Tenant>>;
     /// Deletes a tenant that has no sources.
-    async fn delete_tenant(&self, id: &TenantId) -> crate::Result<()>;
+    async fn delete_tenant(&self, id: &TenantId, change: &Change) -> crate::Result<()>;
 
     /// Creates a source.
-    async fn create_source(&self, source: NewSource) -> crate::Result<Source>;
+    async fn create_source(&self, source: NewSource, change: &Change) -> crate::Result<Source>;
     /// A tenant's source by name.
     async fn source(&self, tenant: &TenantId, id: &SourceId) -> crate::Result<Option<Source>>;
     /// A tenant's sources whose names come after `after`.
@@ -258,7 +259,7 @@ pub trait ConfigStore: Send + Sync + 'static {
     ///
     /// # Errors
     /// `NotFound`; `Refused` when a bound is broken.
-    async fn update_source(&self, update: SourceUpdate) -> crate::Result<Source>;
+    async fn update_source(&self, update: SourceUpdate, change: &Change) -> crate::Result<Source>;
     /// Adds the secret that a handshake brought, unseen, when the source waits for one at `now`, and ends the wait, in one
     /// transaction. `false`, and nothing changes, when the source waits for none or no longer, or is deleted. Of many at
     /// once one succeeds.
@@ -270,16 +271,17 @@ pub trait ConfigStore: Send + Sync + 'static {
         source_no: SourceNo,
         secret: NewSecret,
         now: Timestamp,
+        change: &Change,
     ) -> crate::Result<bool>;
     /// Deletes a source with its secrets and rejections. Its URL is unknown from then on. Its receipts stay.
-    async fn delete_source(&self, tenant: &TenantId, id: &SourceId) -> crate::Result<()>;
+    async fn delete_source(&self, tenant: &TenantId, id: &SourceId, change: &Change) -> crate::Result<()>;
 
     /// Adds a secret and, when asked, sets the end of the others, in one transaction. A source that waited for a secret of a
     /// handshake waits no longer.
     ///
     /// # Errors
     /// `FailedPrecondition` when more than [`portero_types::limits::ACTIVE_SECRETS_MAX`] would verify at one moment.
-    async fn add_secret(&self, secret: NewSecret) -> crate::Result<Secret>;
+    async fn add_secret(&self, secret: NewSecret, change: &Change) -> crate::Result<Secret>;
     /// A secret by name.
     async fn secret(
         &self,
@@ -305,20 +307,35 @@ pub trait ConfigStore: Send + Sync + 'static {
         tenant: &TenantId,
         source: &SourceId,
         id: &SecretId,
+        change: &Change,
     ) -> crate::Result<Option<Sealed>>;
     /// Deletes a secret: it ceases to verify as soon as the change is seen.
-    async fn delete_secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> crate::Result<()>;
+    async fn delete_secret(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+        change: &Change,
+    ) -> crate::Result<()>;
 
     /// Creates a subscription; the start positions are read in the same transaction.
     ///
     /// # Errors
     /// `FailedPrecondition` when it has fewer lanes than the log has shards.
-    async fn create_subscription(&self, subscription: NewSubscription) -> crate::Result<Subscription>;
+    async fn create_subscription(
+        &self,
+        subscription: NewSubscription,
+        change: &Change,
+    ) -> crate::Result<Subscription>;
     /// Changes what is given, and nothing else.
     ///
     /// # Errors
     /// `NotFound`.
-    async fn update_subscription(&self, update: SubscriptionUpdate) -> crate::Result<Subscription>;
+    async fn update_subscription(
+        &self,
+        update: SubscriptionUpdate,
+        change: &Change,
+    ) -> crate::Result<Subscription>;
     /// A subscription by name.
     async fn subscription(&self, id: &SubscriptionId) -> crate::Result<Option<Subscription>>;
     /// Subscriptions whose names come after `after`.
@@ -328,5 +345,5 @@ pub trait ConfigStore: Send + Sync + 'static {
         limit: u32,
     ) -> crate::Result<Page<Subscription>>;
     /// Deletes a subscription with its lanes, journal, parked entities and dead letters.
-    async fn delete_subscription(&self, id: &SubscriptionId) -> crate::Result<()>;
+    async fn delete_subscription(&self, id: &SubscriptionId, change: &Change) -> crate::Result<()>;
 }

@@ -17,6 +17,7 @@
 mod accept;
 pub mod balance;
 mod capture;
+mod change;
 pub mod codec;
 mod config;
 mod cut;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 
 pub use accept::{AcceptStore, Receipt, Verdict};
 pub use capture::{CAPTURED_BODY_BYTES_MAX, CapturedRequest};
+pub use change::{ACTOR_BYTES_MAX, Actor, Change, REQUEST_ID_BYTES_MAX};
 pub use config::{
     ConfigSnapshot, ConfigStore, DeadLetterPolicy, NewSecret, NewSubscription, NewTenant, Page, Revision,
     Sealed, Secret, StartAt, Subscription, SubscriptionUpdate, Tenant,

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use portero_auth::{Action, Caller};
 use portero_directory::Directory;
 use portero_keyring::Keyring;
-use portero_store::DynStore;
-use portero_types::{Clock, Timestamp};
+use portero_store::{Actor, Change, DynStore};
+use portero_types::{Clock, RequestId, Timestamp};
 use tokio::sync::Semaphore;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
@@ -46,6 +46,9 @@ pub(crate) struct Admin {
 /// Most explanations at once: each may take a processor for a while.
 const EXPLAINING_MAX: usize = 2;
 
+/// Metadata by which a caller names its request.
+const REQUEST_ID: &str = "x-request-id";
+
 type Answer<T> = Result<Response<T>, Status>;
 
 impl Admin {
@@ -67,6 +70,21 @@ impl Admin {
 
     async fn check(&self, metadata: &MetadataMap, action: Action<'_>) -> Result<Caller, Status> {
         self.gate.check(metadata, action).await
+    }
+
+    /// Who changes something, and by which request: the caller's own id for it, where it gives one.
+    fn change(&self, caller: &Caller, metadata: &MetadataMap) -> Change {
+        let actor = Actor { issuer: caller.issuer.clone(), subject: caller.subject.clone() };
+        let (now, given) = (self.now(), metadata.get(REQUEST_ID).and_then(|id| id.to_str().ok()));
+        match given.map(str::trim) {
+            Some(id) if !id.is_empty() => Change::new(actor, id, now),
+            Some(_) | None => {
+                let mut random = [0_u8; 16];
+                random.copy_from_slice(&(self.entropy)()[..16]);
+                let id = RequestId::new(now, u128::from_le_bytes(random));
+                Change::new(actor, &id.to_string(), now)
+            }
+        }
     }
 
     /// Lets this gateway see a change of its own at once; the others follow within their polling interval.

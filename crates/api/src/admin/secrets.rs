@@ -27,7 +27,7 @@ impl Admin {
     ) -> Answer<v1::Secret> {
         let (metadata, message) = split(request);
         let (tenant, source) = name::source(&message.parent, "parent")?;
-        self.check(&metadata, Action::CreateSecret(&tenant)).await?;
+        let caller = self.check(&metadata, Action::CreateSecret(&tenant)).await?;
         let now = self.now();
         let recipe = self.recipe(&tenant, &source, &message.parent).await?;
         let (value, generated) = self.value(&recipe, message.value)?;
@@ -58,7 +58,8 @@ impl Admin {
             retire_others_at,
             created_at: now,
         };
-        let secret = self.store.add_secret(secret).await.map_err(|error| from_store(&error))?;
+        let change = self.change(&caller, &metadata);
+        let secret = self.store.add_secret(secret, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         tracing::info!(tenant.id = %tenant, source.id = %source, secret.id = %secret.id, generated, "a secret was added");
         let mut answer = to_proto(&tenant, &source, &secret, now);
@@ -106,8 +107,12 @@ impl Admin {
         }
         // What cannot be opened is not used up.
         self.open(&secret.sealed, &tenant, &source, &id)?;
-        let taken =
-            self.store.take_unseen(&tenant, &source, &id).await.map_err(|error| from_store(&error))?;
+        let change = self.change(&caller, &metadata);
+        let taken = self
+            .store
+            .take_unseen(&tenant, &source, &id, &change)
+            .await
+            .map_err(|error| from_store(&error))?;
         let value = self.open(&taken.ok_or_else(not_shown)?, &tenant, &source, &id)?;
         tracing::info!(
             tenant.id = %tenant, source.id = %source, secret.id = %id, subject = %caller.subject,
@@ -125,8 +130,9 @@ impl Admin {
     ) -> Answer<v1::DeleteSecretResponse> {
         let (metadata, message) = split(request);
         let (tenant, source, id) = name::secret(&message.name, "name")?;
-        self.check(&metadata, Action::DeleteSecret(&tenant)).await?;
-        self.store.delete_secret(&tenant, &source, &id).await.map_err(|error| from_store(&error))?;
+        let caller = self.check(&metadata, Action::DeleteSecret(&tenant)).await?;
+        let change = self.change(&caller, &metadata);
+        self.store.delete_secret(&tenant, &source, &id, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(v1::DeleteSecretResponse {}))
     }

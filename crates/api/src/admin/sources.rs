@@ -26,7 +26,7 @@ impl Admin {
     ) -> Answer<v1::Source> {
         let (metadata, message) = split(request);
         let tenant = name::tenant(&message.parent, "parent")?;
-        self.check(&metadata, Action::CreateSource(&tenant)).await?;
+        let caller = self.check(&metadata, Action::CreateSource(&tenant)).await?;
         let now = self.now();
         let id: SourceId = name::id(&message.source_id, "source_id")?;
         let wanted = message.source.unwrap_or_default();
@@ -53,7 +53,8 @@ impl Admin {
             secret_expected_until: wait,
             created_at: now,
         };
-        let source = self.store.create_source(source).await.map_err(|error| from_store(&error))?;
+        let change = self.change(&caller, &metadata);
+        let source = self.store.create_source(source, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(source_form::to_proto(&source, Some(&chosen.recipe))))
     }
@@ -65,7 +66,7 @@ impl Admin {
         let (metadata, message) = split(request);
         let wanted = message.source.unwrap_or_default();
         let (tenant, id) = name::source(&wanted.name, "source.name")?;
-        self.check(&metadata, Action::UpdateSource(&tenant)).await?;
+        let caller = self.check(&metadata, Action::UpdateSource(&tenant)).await?;
         let mask = Mask::from_proto(message.update_mask)?;
         let row = self.store.source(&tenant, &id).await.map_err(|error| from_store(&error))?;
         let row = row.ok_or_else(|| not_found(&wanted.name))?;
@@ -93,7 +94,8 @@ impl Admin {
         } else if !recipe.writes_secret() {
             update.secret_expected_until = Some(None);
         }
-        let source = self.store.update_source(update).await.map_err(|error| from_store(&error))?;
+        let change = self.change(&caller, &metadata);
+        let source = self.store.update_source(update, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         tracing::info!(tenant.id = %source.tenant, source.id = %source.id, "a source was changed");
         Ok(Response::new(source_form::to_proto(&source, Some(&recipe))))
@@ -134,9 +136,10 @@ impl Admin {
     ) -> Answer<v1::DeleteSourceResponse> {
         let (metadata, message) = split(request);
         let (tenant, id) = name::source(&message.name, "name")?;
-        self.check(&metadata, Action::DeleteSource(&tenant)).await?;
+        let caller = self.check(&metadata, Action::DeleteSource(&tenant)).await?;
         self.require_unnamed(&tenant, &id).await?;
-        self.store.delete_source(&tenant, &id).await.map_err(|error| from_store(&error))?;
+        let change = self.change(&caller, &metadata);
+        self.store.delete_source(&tenant, &id, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(v1::DeleteSourceResponse {}))
     }

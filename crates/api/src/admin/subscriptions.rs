@@ -25,13 +25,15 @@ impl Admin {
         let (metadata, message) = split(request);
         let wanted = subscription_form::from_proto(message, self.now())?;
         let action = Action::CreateSubscription(reference(&wanted.id, wanted.tenant.as_ref()));
-        self.check(&metadata, action).await?;
+        let caller = self.check(&metadata, action).await?;
         if let Some(tenant) = &wanted.tenant {
             let known = self.store.tenant(tenant).await.map_err(|error| from_store(&error))?;
             known.ok_or_else(|| not_found(&format!("tenants/{tenant}")))?;
         }
         self.require_sources(&wanted).await?;
-        let created = self.store.create_subscription(wanted).await.map_err(|error| from_store(&error))?;
+        let change = self.change(&caller, &metadata);
+        let created =
+            self.store.create_subscription(wanted, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(to_proto(&created)))
     }
@@ -55,7 +57,9 @@ impl Admin {
         let id = name::subscription(&wanted.name, "subscription.name")?;
         let (caller, _) = self.permitted(&metadata, &id, |it| Action::UpdateSubscription(it)).await?;
         let update = subscription_form::update(id, &wanted, message.update_mask)?;
-        let changed = self.store.update_subscription(update).await.map_err(|error| from_store(&error))?;
+        let change = self.change(&caller, &metadata);
+        let changed =
+            self.store.update_subscription(update, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         tracing::info!(subscription.id = %changed.id, by = %caller.subject, "a subscription was changed");
         Ok(Response::new(to_proto(&changed)))
@@ -103,8 +107,9 @@ impl Admin {
     ) -> Answer<v1::DeleteSubscriptionResponse> {
         let (metadata, message) = split(request);
         let id = name::subscription(&message.name, "name")?;
-        self.permitted(&metadata, &id, |it| Action::DeleteSubscription(it)).await?;
-        self.store.delete_subscription(&id).await.map_err(|error| from_store(&error))?;
+        let (caller, _) = self.permitted(&metadata, &id, |it| Action::DeleteSubscription(it)).await?;
+        let change = self.change(&caller, &metadata);
+        self.store.delete_subscription(&id, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(v1::DeleteSubscriptionResponse {}))
     }

@@ -18,14 +18,18 @@ impl Admin {
         request: Request<v1::CreateTenantRequest>,
     ) -> Answer<v1::Tenant> {
         let (metadata, message) = split(request);
-        self.check(&metadata, Action::CreateTenant).await?;
+        let caller = self.check(&metadata, Action::CreateTenant).await?;
         let id: TenantId = name::id(&message.tenant_id, "tenant_id")?;
         let display_name = message.tenant.unwrap_or_default().display_name;
         if display_name.chars().count() > DISPLAY_NAME_CHARS_MAX || display_name.contains('\0') {
             return Err(invalid("tenant.display_name", "must be at most 200 characters, without NUL"));
         }
         let tenant = NewTenant { id, display_name, created_at: self.now() };
-        let tenant = self.store.create_tenant(tenant).await.map_err(|error| from_store(&error))?;
+        let tenant = self
+            .store
+            .create_tenant(tenant, &self.change(&caller, &metadata))
+            .await
+            .map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(to_proto(&tenant)))
     }
@@ -58,8 +62,9 @@ impl Admin {
     ) -> Answer<v1::DeleteTenantResponse> {
         let (metadata, message) = split(request);
         let id = name::tenant(&message.name, "name")?;
-        self.check(&metadata, Action::DeleteTenant(&id)).await?;
-        self.store.delete_tenant(&id).await.map_err(|error| from_store(&error))?;
+        let caller = self.check(&metadata, Action::DeleteTenant(&id)).await?;
+        let change = self.change(&caller, &metadata);
+        self.store.delete_tenant(&id, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(v1::DeleteTenantResponse {}))
     }

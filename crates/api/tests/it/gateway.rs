@@ -59,13 +59,16 @@ impl Gateway {
     pub(crate) async fn start(folder: &Path) -> Self {
         let store = SqliteStore::open_in(folder).await.expect("opens");
         store.migrate().await.expect("migrates");
-        store.create_tenant(fixture::new_tenant("acme")).await.expect("a tenant");
-        store.create_source(fixture::new_source("acme", "stripe-eu")).await.expect("a source");
+        store.create_tenant(fixture::new_tenant("acme"), &fixture::tester()).await.expect("a tenant");
+        store
+            .create_source(fixture::new_source("acme", "stripe-eu"), &fixture::tester())
+            .await
+            .expect("a source");
         let mut billing = fixture::new_subscription("billing");
         billing.start_at = StartAt::Earliest;
         billing.lanes = LaneCount::new(4).expect("valid");
         billing.attempts_max = 2;
-        store.create_subscription(billing).await.expect("a subscription");
+        store.create_subscription(billing, &fixture::tester()).await.expect("a subscription");
         Self::run(Arc::new(store)).await
     }
 

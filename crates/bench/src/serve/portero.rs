@@ -16,7 +16,8 @@ use portero_ingress::{
 use portero_keyring::{KEY_BYTES, KeyId, Keyring, NONCE_BYTES, secret_aad};
 use portero_prefilter::{Layered, Local, LocalConfig, Prefilter};
 use portero_store::{
-    ConfigStore, Hint, HintStore as _, NewSecret, NewSource, NewTenant, SchemaStore, Sealed, Source,
+    Actor, Change, ConfigStore, Hint, HintStore as _, NewSecret, NewSource, NewTenant, SchemaStore, Sealed,
+    Source,
 };
 use portero_store_postgres::{PostgresConfig, PostgresStore};
 use portero_types::{Clock, IngestKey, ProviderName, SecretId, ShardCount, SourceId, TenantId};
@@ -150,8 +151,12 @@ async fn configured(
         return Ok(source);
     }
     let now = clock.now();
+    let change = Change::new(Actor::local("bench"), "setup", now);
     store
-        .create_tenant(NewTenant { id: tenant.clone(), display_name: "Bench".to_owned(), created_at: now })
+        .create_tenant(
+            NewTenant { id: tenant.clone(), display_name: "Bench".to_owned(), created_at: now },
+            &change,
+        )
         .await?;
     let source = NewSource {
         tenant: tenant.clone(),
@@ -165,7 +170,7 @@ async fn configured(
         secret_expected_until: None,
         created_at: now,
     };
-    let source = store.create_source(source).await?;
+    let source = store.create_source(source, &change).await?;
     let secret_id = SecretId::new("only")?;
     let aad = secret_aad(&tenant, &id, &secret_id);
     let sealed = keyring.seal(secret.as_bytes(), &aad, rand::random::<[u8; NONCE_BYTES]>());
@@ -178,6 +183,6 @@ async fn configured(
         retire_others_at: None,
         created_at: now,
     };
-    store.add_secret(secret).await?;
+    store.add_secret(secret, &change).await?;
     Ok(source)
 }

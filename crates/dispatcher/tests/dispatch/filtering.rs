@@ -16,7 +16,7 @@ async fn events_of_a_source_that_this_gateway_has_not_heard_of_are_not_passed_ov
         start_at: StartAt::Earliest,
         ..fixture::new_subscription("stripe-only")
     };
-    let named = store.create_subscription(named).await.expect("a subscription");
+    let named = store.create_subscription(named, &fixture::tester()).await.expect("a subscription");
     let run = Run::start_with(store, Options::new("test")).await;
     run.accept("a", &["a1"]).await;
     let spec = StreamSpec { subscription: named.no, ..run.spec("c") };
@@ -24,8 +24,13 @@ async fn events_of_a_source_that_this_gateway_has_not_heard_of_are_not_passed_ov
     let got = deliveries(&mut stream, 1).await;
     assert_eq!(settle(&stream, &got[0], Outcome::Ack).await, Status::Durable);
 
-    let tenant = run.store.create_tenant(fixture::new_tenant("beta")).await.expect("a tenant");
-    let source = run.store.create_source(fixture::new_source("beta", "stripe-eu")).await.expect("a source");
+    let tenant =
+        run.store.create_tenant(fixture::new_tenant("beta"), &fixture::tester()).await.expect("a tenant");
+    let source = run
+        .store
+        .create_source(fixture::new_source("beta", "stripe-eu"), &fixture::tester())
+        .await
+        .expect("a source");
     let event = fixture::event_of(&tenant, &source, "b1", "b");
     run.store.accept(&[event]).await.expect("accepted");
     run.dispatcher.hint();

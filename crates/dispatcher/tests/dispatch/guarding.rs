@@ -82,7 +82,7 @@ async fn a_suspect_does_not_starve_behind_a_backlog_that_keeps_its_stream_busy()
     let mut few = fixture::new_subscription("few");
     few.lanes = LaneCount::new(4).expect("a power of two");
     few.start_at = StartAt::Earliest;
-    let few = store.create_subscription(few).await.expect("a subscription");
+    let few = store.create_subscription(few, &fixture::tester()).await.expect("a subscription");
     let run = Run::start_with(store, Options::new("test")).await;
     let spec = |instance| StreamSpec { subscription: few.no, ..run.spec(instance) };
     run.accept("suspect", &["suspect"]).await;
@@ -280,7 +280,7 @@ async fn an_entity_behind_a_dead_letter_waits_for_an_operator_where_that_is_the_
     let mut strict = fixture::new_subscription("ledger");
     strict.start_at = StartAt::Earliest;
     strict.dead_letter_policy = DeadLetterPolicy::ParkEntity;
-    place.open().await.create_subscription(strict).await.expect("a subscription");
+    place.open().await.create_subscription(strict, &fixture::tester()).await.expect("a subscription");
     let run = Run::start(&place).await;
     let ledger = SubscriptionId::new("ledger").expect("valid");
     let ledger = run.store.subscription(&ledger).await.expect("read").expect("there").no;

@@ -55,12 +55,15 @@ impl Place {
     async fn fill(&self) {
         let store = self.open().await;
         store.migrate().await.expect("migrates");
-        store.create_tenant(fixture::new_tenant("acme")).await.expect("a tenant");
-        store.create_source(fixture::new_source("acme", "stripe-eu")).await.expect("a source");
+        store.create_tenant(fixture::new_tenant("acme"), &fixture::tester()).await.expect("a tenant");
+        store
+            .create_source(fixture::new_source("acme", "stripe-eu"), &fixture::tester())
+            .await
+            .expect("a source");
         let mut subscription = fixture::new_subscription("billing");
         subscription.start_at = StartAt::Earliest;
         subscription.attempts_max = 2;
-        store.create_subscription(subscription).await.expect("a subscription");
+        store.create_subscription(subscription, &fixture::tester()).await.expect("a subscription");
     }
 }
 

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use portero_keyring::rejection_aad;
-use portero_store::{AcceptStore as _, CapturedRequest, ConfigStore as _, RejectionStore as _, SourceUpdate};
+use portero_store::{
+    AcceptStore as _, Actor, CapturedRequest, Change, ConfigStore as _, RejectionStore as _, SourceUpdate,
+};
 use portero_types::{ProviderName, SourceId, TenantId, TenantNo};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -126,7 +128,8 @@ async fn a_handshake_brings_the_secret_once_and_events_verify_with_it() {
         secret_expected_until: Some(Some(NOW.plus(std::time::Duration::from_secs(60)))),
         ..SourceUpdate::new(tenant, source)
     };
-    gateway.store.update_source(update).await.expect("updated");
+    let change = Change::new(Actor::local("test"), "req-1", NOW);
+    gateway.store.update_source(update, &change).await.expect("updated");
     gateway.directory.refresh_now().await.expect("readable");
 
     let secret = "b537207f20cbfa02357cf448134da559e8bd39d61597dcd5631b8012eae53e81";

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use portero_directory::{Directory, Source};
 use portero_ingress::{SecretNotWritten, SecretWriter};
 use portero_keyring::{Keyring, secret_aad};
-use portero_store::{ConfigStore, NewSecret, Sealed};
-use portero_types::{Redacted, SecretId, Timestamp};
+use portero_store::{Actor, Change, ConfigStore, NewSecret, Sealed};
+use portero_types::{Redacted, RequestId, SecretId, Timestamp};
 
 use crate::entropy;
 
@@ -45,13 +45,16 @@ impl SecretWriter for HandshakeSecrets {
             retire_others_at: None,
             created_at: now,
         };
-        let written = self.store.write_handshake_secret(source.no, new, now).await.map_err(|error| {
-            tracing::warn!(
-                tenant.id = %source.tenant, source.id = %source.id, %error,
-                "the secret that a handshake brought cannot be stored"
-            );
-            SecretNotWritten
-        })?;
+        let request_id = RequestId::new(now, u128::from_le_bytes(entropy::random()));
+        let change = Change::new(Actor::system("handshake"), &request_id.to_string(), now);
+        let written =
+            self.store.write_handshake_secret(source.no, new, now, &change).await.map_err(|error| {
+                tracing::warn!(
+                    tenant.id = %source.tenant, source.id = %source.id, %error,
+                    "the secret that a handshake brought cannot be stored"
+                );
+                SecretNotWritten
+            })?;
         if written {
             // The provider signs with it as soon as it has its answer.
             let refresh = tokio::time::timeout(REFRESH_TIMEOUT, self.directory.refresh_now()).await;

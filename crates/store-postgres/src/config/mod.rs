@@ -8,8 +8,8 @@ mod tenants;
 
 use async_trait::async_trait;
 use portero_store::{
-    ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
-    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    Change, ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant,
+    Page, Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
 };
 use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use sqlx::postgres::PgRow;
@@ -21,12 +21,12 @@ use crate::pools::Pool;
 use crate::row::get;
 
 /// A transaction that changes configuration.
-struct Change {
+struct Changing {
     tx: Tx,
 }
 
-impl Change {
-    async fn begin(pool: &Pool) -> Result<Self> {
+impl Changing {
+    async fn begin(pool: &Pool, _change: &Change) -> Result<Self> {
         let mut tx = Tx::begin(pool).await?;
         tx.rows(sqlx::query("UPDATE config_revision SET revision = revision + 1")).await?;
         Ok(Self { tx })
@@ -107,8 +107,8 @@ impl ConfigStore for PostgresStore {
         })
     }
 
-    async fn create_tenant(&self, tenant: NewTenant) -> Result<Tenant> {
-        tenants::create(&self.pools.admin, tenant).await
+    async fn create_tenant(&self, tenant: NewTenant, change: &Change) -> Result<Tenant> {
+        tenants::create(&self.pools.admin, tenant, change).await
     }
 
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>> {
@@ -119,12 +119,12 @@ impl ConfigStore for PostgresStore {
         tenants::list(&self.pools.admin, after, limit).await
     }
 
-    async fn delete_tenant(&self, id: &TenantId) -> Result<()> {
-        tenants::delete(&self.pools.admin, id).await
+    async fn delete_tenant(&self, id: &TenantId, change: &Change) -> Result<()> {
+        tenants::delete(&self.pools.admin, id, change).await
     }
 
-    async fn create_source(&self, source: NewSource) -> Result<Source> {
-        sources::create(&self.pools.admin, source).await
+    async fn create_source(&self, source: NewSource, change: &Change) -> Result<Source> {
+        sources::create(&self.pools.admin, source, change).await
     }
 
     async fn source(&self, tenant: &TenantId, id: &SourceId) -> Result<Option<Source>> {
@@ -135,8 +135,8 @@ impl ConfigStore for PostgresStore {
         sources::list(&self.pools.admin, tenant, after, limit).await
     }
 
-    async fn update_source(&self, update: SourceUpdate) -> Result<Source> {
-        sources::update(&self.pools.admin, update).await
+    async fn update_source(&self, update: SourceUpdate, change: &Change) -> Result<Source> {
+        sources::update(&self.pools.admin, update, change).await
     }
 
     async fn write_handshake_secret(
@@ -144,16 +144,17 @@ impl ConfigStore for PostgresStore {
         source_no: SourceNo,
         secret: NewSecret,
         now: Timestamp,
+        change: &Change,
     ) -> Result<bool> {
-        secrets::add_by_handshake(&self.pools.admin, source_no, &secret, now).await
+        secrets::add_by_handshake(&self.pools.admin, source_no, &secret, now, change).await
     }
 
-    async fn delete_source(&self, tenant: &TenantId, id: &SourceId) -> Result<()> {
-        sources::delete(&self.pools.admin, tenant, id).await
+    async fn delete_source(&self, tenant: &TenantId, id: &SourceId, change: &Change) -> Result<()> {
+        sources::delete(&self.pools.admin, tenant, id, change).await
     }
 
-    async fn add_secret(&self, secret: NewSecret) -> Result<Secret> {
-        secrets::add(&self.pools.admin, secret).await
+    async fn add_secret(&self, secret: NewSecret, change: &Change) -> Result<Secret> {
+        secrets::add(&self.pools.admin, secret, change).await
     }
 
     async fn secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Result<Option<Secret>> {
@@ -175,21 +176,32 @@ impl ConfigStore for PostgresStore {
         tenant: &TenantId,
         source: &SourceId,
         id: &SecretId,
+        change: &Change,
     ) -> Result<Option<Sealed>> {
-        secrets::take_unseen(&self.pools.admin, tenant, source, id).await
+        secrets::take_unseen(&self.pools.admin, tenant, source, id, change).await
     }
 
-    async fn delete_secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Result<()> {
-        secrets::delete(&self.pools.admin, tenant, source, id).await
+    async fn delete_secret(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+        change: &Change,
+    ) -> Result<()> {
+        secrets::delete(&self.pools.admin, tenant, source, id, change).await
     }
 
-    async fn create_subscription(&self, subscription: NewSubscription) -> Result<Subscription> {
+    async fn create_subscription(
+        &self,
+        subscription: NewSubscription,
+        change: &Change,
+    ) -> Result<Subscription> {
         let shards = self.shards().await?;
-        subscriptions::create(&self.pools.admin, shards, subscription).await
+        subscriptions::create(&self.pools.admin, shards, subscription, change).await
     }
 
-    async fn update_subscription(&self, update: SubscriptionUpdate) -> Result<Subscription> {
-        subscriptions::update(&self.pools.admin, update).await
+    async fn update_subscription(&self, update: SubscriptionUpdate, change: &Change) -> Result<Subscription> {
+        subscriptions::update(&self.pools.admin, update, change).await
     }
 
     async fn subscription(&self, id: &SubscriptionId) -> Result<Option<Subscription>> {
@@ -200,7 +212,7 @@ impl ConfigStore for PostgresStore {
         subscriptions::list(&self.pools.admin, after, limit).await
     }
 
-    async fn delete_subscription(&self, id: &SubscriptionId) -> Result<()> {
-        subscriptions::delete(&self.pools.admin, id).await
+    async fn delete_subscription(&self, id: &SubscriptionId, change: &Change) -> Result<()> {
+        subscriptions::delete(&self.pools.admin, id, change).await
     }
 }

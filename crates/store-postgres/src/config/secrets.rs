@@ -1,11 +1,11 @@
 //! Secrets, sealed. A source's secrets overlap as planned, and never more of them than the edge is ready to try.
 
-use portero_store::{Error, ErrorKind, NewSecret, Page, Result, Sealed, Secret};
+use portero_store::{Change, Error, ErrorKind, NewSecret, Page, Result, Sealed, Secret};
 use portero_types::limits::ACTIVE_SECRETS_MAX;
 use portero_types::{SecretId, SecretNo, SourceId, SourceNo, TenantId, Timestamp};
 use sqlx::postgres::PgRow;
 
-use super::{Change, not_found, one, one_more, page};
+use super::{Changing, not_found, one, one_more, page};
 use crate::error::Effect;
 use crate::lease::{PgQuery, rows};
 use crate::pools::Pool;
@@ -44,10 +44,10 @@ pub(super) fn all_recent() -> PgQuery<'static> {
     ))
 }
 
-pub(super) async fn add(pool: &Pool, secret: NewSecret) -> Result<Secret> {
-    let mut change = Change::begin(pool).await?;
-    let outcome = add_in(&mut change, &secret, false).await;
-    change.end(outcome).await
+pub(super) async fn add(pool: &Pool, secret: NewSecret, change: &Change) -> Result<Secret> {
+    let mut changing = Changing::begin(pool, change).await?;
+    let outcome = add_in(&mut changing, &secret, false).await;
+    changing.end(outcome).await
 }
 
 /// The wait is looked at before anything is locked: who calls here is not known, and must not hold up changes.
@@ -56,6 +56,7 @@ pub(super) async fn add_by_handshake(
     source_no: SourceNo,
     secret: &NewSecret,
     now: Timestamp,
+    change: &Change,
 ) -> Result<bool> {
     let waits = sqlx::query(
         "SELECT 1 FROM sources WHERE source_no = $1 AND deleted_at IS NULL AND secret_expected_until > $2",
@@ -65,19 +66,19 @@ pub(super) async fn add_by_handshake(
     if rows(pool, waits, Effect::None).await?.is_empty() {
         return Ok(false);
     }
-    let mut change = Change::begin(pool).await?;
-    match add_once_in(&mut change, source_no, secret, now).await {
+    let mut changing = Changing::begin(pool, change).await?;
+    match add_once_in(&mut changing, source_no, secret, now).await {
         // Somebody else was first: nothing changed, and the revision stays.
         Ok(false) => {
-            change.tx.roll_back().await;
+            changing.tx.roll_back().await;
             Ok(false)
         }
-        outcome => change.end(outcome).await,
+        outcome => changing.end(outcome).await,
     }
 }
 
 async fn add_once_in(
-    change: &mut Change,
+    changing: &mut Changing,
     source_no: SourceNo,
     secret: &NewSecret,
     now: Timestamp,
@@ -88,17 +89,17 @@ async fn add_once_in(
     )
     .bind(source_no.0)
     .bind(now.as_micros());
-    if change.rows(end_wait).await?.is_empty() {
+    if changing.rows(end_wait).await?.is_empty() {
         return Ok(false);
     }
-    if add_in(change, secret, true).await?.source_no == source_no {
+    if add_in(changing, secret, true).await?.source_no == source_no {
         Ok(true)
     } else {
         Err(not_found("source"))
     }
 }
 
-async fn add_in(change: &mut Change, secret: &NewSecret, unseen: bool) -> Result<Secret> {
+async fn add_in(changing: &mut Changing, secret: &NewSecret, unseen: bool) -> Result<Secret> {
     if let Some(at) = secret.retire_others_at {
         let retire = sqlx::query(
             "UPDATE secrets k SET not_after = $3 FROM sources s JOIN tenants t USING (tenant_no)
@@ -108,7 +109,7 @@ async fn add_in(change: &mut Change, secret: &NewSecret, unseen: bool) -> Result
         .bind(secret.tenant.as_str())
         .bind(secret.source.as_str())
         .bind(at.as_micros());
-        change.rows(retire).await?;
+        changing.rows(retire).await?;
     }
     let insert = sqlx::query(
         "INSERT INTO secrets (source_no, secret_id, key_id, sealed, not_before, created_at, unseen)
@@ -124,13 +125,13 @@ async fn add_in(change: &mut Change, secret: &NewSecret, unseen: bool) -> Result
     .bind(secret.not_before.as_micros())
     .bind(secret.created_at.as_micros())
     .bind(unseen);
-    let added = read(&change.create(insert, "secret", "source").await?)?;
+    let added = read(&changing.create(insert, "secret", "source").await?)?;
     let end_wait = sqlx::query(
         "UPDATE sources SET secret_expected_until = NULL
          WHERE source_no = $1 AND secret_expected_until IS NOT NULL",
     )
     .bind(added.source_no.0);
-    change.rows(end_wait).await?;
+    changing.rows(end_wait).await?;
 
     // The number of active secrets can only reach its peak at the moment when one of them begins.
     let peak = sqlx::query(
@@ -141,7 +142,7 @@ async fn add_in(change: &mut Change, secret: &NewSecret, unseen: bool) -> Result
          ) moments",
     )
     .bind(added.source_no.0);
-    let peak = one(&change.rows(peak).await?, |row| get::<i64>(row, "peak"))?.unwrap_or(0);
+    let peak = one(&changing.rows(peak).await?, |row| get::<i64>(row, "peak"))?.unwrap_or(0);
     if usize::try_from(peak).is_ok_and(|peak| peak > ACTIVE_SECRETS_MAX) {
         return Err(Error::new(
             ErrorKind::FailedPrecondition,
@@ -187,6 +188,7 @@ pub(super) async fn take_unseen(
     tenant: &TenantId,
     source: &SourceId,
     id: &SecretId,
+    change: &Change,
 ) -> Result<Option<Sealed>> {
     let query = sqlx::query(
         "UPDATE secrets k SET unseen = false FROM sources s JOIN tenants t USING (tenant_no)
@@ -202,7 +204,13 @@ pub(super) async fn take_unseen(
     })
 }
 
-pub(super) async fn delete(pool: &Pool, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Result<()> {
+pub(super) async fn delete(
+    pool: &Pool,
+    tenant: &TenantId,
+    source: &SourceId,
+    id: &SecretId,
+    change: &Change,
+) -> Result<()> {
     let query = sqlx::query(
         "DELETE FROM secrets k USING sources s, tenants t
          WHERE s.source_no = k.source_no AND t.tenant_no = s.tenant_no AND s.deleted_at IS NULL
@@ -212,8 +220,8 @@ pub(super) async fn delete(pool: &Pool, tenant: &TenantId, source: &SourceId, id
     .bind(tenant.as_str())
     .bind(source.as_str())
     .bind(id.as_str());
-    let mut change = Change::begin(pool).await?;
-    let outcome = change.rows(query).await;
+    let mut changing = Changing::begin(pool, change).await?;
+    let outcome = changing.rows(query).await;
     let outcome = outcome.and_then(|gone| gone.first().map(|_| ()).ok_or_else(|| not_found("secret")));
-    change.end(outcome).await
+    changing.end(outcome).await
 }

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use portero_store::{NewSource, Page, Result, Source, SourceUpdate};
+use portero_store::{Change, NewSource, Page, Result, Source, SourceUpdate};
 use portero_types::{IngestKey, SourceId, SourceNo, TenantId, TenantNo, Timestamp};
 use sqlx::postgres::PgRow;
 
-use super::{Change, not_found, one, one_more, page};
+use super::{Changing, not_found, one, one_more, page};
 use crate::error::{Effect, corrupt};
 use crate::lease::{PgQuery, rows};
 use crate::pools::Pool;
@@ -38,7 +38,7 @@ pub(super) fn all() -> PgQuery<'static> {
     )
 }
 
-pub(super) async fn create(pool: &Pool, source: NewSource) -> Result<Source> {
+pub(super) async fn create(pool: &Pool, source: NewSource, change: &Change) -> Result<Source> {
     source.check()?;
     let query = sqlx::query(
         "INSERT INTO sources (tenant_no, source_id, provider, preset, recipe, ingest_key, public_urls, settings,
@@ -57,12 +57,13 @@ pub(super) async fn create(pool: &Pool, source: NewSource) -> Result<Source> {
     .bind(settings_text(&source.settings))
     .bind(source.secret_expected_until.map(Timestamp::as_micros))
     .bind(source.created_at.as_micros());
-    let mut change = Change::begin(pool).await?;
-    let created = change.create(query, "source or its ingest key", "tenant").await.and_then(|row| read(&row));
-    change.end(created).await
+    let mut changing = Changing::begin(pool, change).await?;
+    let created =
+        changing.create(query, "source or its ingest key", "tenant").await.and_then(|row| read(&row));
+    changing.end(created).await
 }
 
-pub(super) async fn update(pool: &Pool, update: SourceUpdate) -> Result<Source> {
+pub(super) async fn update(pool: &Pool, update: SourceUpdate, change: &Change) -> Result<Source> {
     update.check()?;
     let query = sqlx::query(
         "UPDATE sources s
@@ -82,10 +83,10 @@ pub(super) async fn update(pool: &Pool, update: SourceUpdate) -> Result<Source> 
     .bind(update.settings.as_ref().map(settings_text))
     .bind(update.secret_expected_until.is_some())
     .bind(update.secret_expected_until.flatten().map(Timestamp::as_micros));
-    let mut change = Change::begin(pool).await?;
-    let outcome = change.rows(query).await;
+    let mut changing = Changing::begin(pool, change).await?;
+    let outcome = changing.rows(query).await;
     let outcome = outcome.and_then(|found| one(&found, read)?.ok_or_else(|| not_found("source")));
-    change.end(outcome).await
+    changing.end(outcome).await
 }
 
 pub(super) async fn get_one(pool: &Pool, tenant: &TenantId, id: &SourceId) -> Result<Option<Source>> {
@@ -115,7 +116,7 @@ pub(super) async fn list(
     page(&rows(pool, query, Effect::None).await?, limit, read)
 }
 
-pub(super) async fn delete(pool: &Pool, tenant: &TenantId, id: &SourceId) -> Result<()> {
+pub(super) async fn delete(pool: &Pool, tenant: &TenantId, id: &SourceId, change: &Change) -> Result<()> {
     let query = sqlx::query(
         "WITH gone AS (
              UPDATE sources s SET deleted_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
@@ -132,10 +133,10 @@ pub(super) async fn delete(pool: &Pool, tenant: &TenantId, id: &SourceId) -> Res
     )
     .bind(tenant.as_str())
     .bind(id.as_str());
-    let mut change = Change::begin(pool).await?;
-    let outcome = change.rows(query).await;
+    let mut changing = Changing::begin(pool, change).await?;
+    let outcome = changing.rows(query).await;
     let outcome = outcome.and_then(|gone| gone.first().map(|_| ()).ok_or_else(|| not_found("source")));
-    change.end(outcome).await
+    changing.end(outcome).await
 }
 
 fn settings_text(settings: &BTreeMap<String, String>) -> String {

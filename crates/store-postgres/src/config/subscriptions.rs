@@ -1,13 +1,13 @@
 //! Subscriptions. Where one begins is read in the transaction that creates it.
 
 use portero_store::{
-    DeadLetterPolicy, Error, ErrorKind, NewSubscription, Page, Result, StartAt, Subscription,
+    Change, DeadLetterPolicy, Error, ErrorKind, NewSubscription, Page, Result, StartAt, Subscription,
     SubscriptionUpdate,
 };
 use portero_types::{LaneCount, ShardCount, SourceId, SubscriptionId, SubscriptionNo, Timestamp};
 use sqlx::postgres::PgRow;
 
-use super::{Change, not_found, one, one_more, page};
+use super::{Changing, not_found, one, one_more, page};
 use crate::error::{Effect, corrupt};
 use crate::lease::{PgQuery, rows};
 use crate::pools::Pool;
@@ -59,6 +59,7 @@ pub(super) async fn create(
     pool: &Pool,
     shards: ShardCount,
     subscription: NewSubscription,
+    change: &Change,
 ) -> Result<Subscription> {
     if subscription.lanes.get() < shards.get() {
         return Err(Error::new(
@@ -91,12 +92,12 @@ pub(super) async fn create(
     .bind(subscription.start_at == StartAt::Latest)
     .bind(subscription.created_at.as_micros())
     .bind(subscription.dead_letter_policy.name());
-    let mut change = Change::begin(pool).await?;
-    let created = change.create(query, "subscription", "tenant").await.and_then(|row| read(&row));
-    change.end(created).await
+    let mut changing = Changing::begin(pool, change).await?;
+    let created = changing.create(query, "subscription", "tenant").await.and_then(|row| read(&row));
+    changing.end(created).await
 }
 
-pub(super) async fn update(pool: &Pool, update: SubscriptionUpdate) -> Result<Subscription> {
+pub(super) async fn update(pool: &Pool, update: SubscriptionUpdate, change: &Change) -> Result<Subscription> {
     let attempts_max = update.attempts_max.map(|max| signed32(max, "attempts_max")).transpose()?;
     let deadline = update.defer_deadline_ms.map(|ms| signed(ms, "defer_deadline_ms")).transpose()?;
     let query = sqlx::query(
@@ -110,9 +111,9 @@ pub(super) async fn update(pool: &Pool, update: SubscriptionUpdate) -> Result<Su
     .bind(attempts_max)
     .bind(deadline)
     .bind(update.dead_letter_policy.map(DeadLetterPolicy::name));
-    let mut change = Change::begin(pool).await?;
-    let updated = change.rows(query).await.and_then(|rows| one(&rows, read));
-    change.end(updated.and_then(|found| found.ok_or_else(|| not_found("subscription")))).await
+    let mut changing = Changing::begin(pool, change).await?;
+    let updated = changing.rows(query).await.and_then(|rows| one(&rows, read));
+    changing.end(updated.and_then(|found| found.ok_or_else(|| not_found("subscription")))).await
 }
 
 pub(super) async fn get_one(pool: &Pool, id: &SubscriptionId) -> Result<Option<Subscription>> {
@@ -133,23 +134,23 @@ pub(super) async fn list(
 
 /// The lock keeps claims out, and lanes go first: that waits for flushes under way, so that the journal is deleted after the
 /// last of them. The lock is not the strongest one, because such a flush may still refer to the subscription.
-pub(super) async fn delete(pool: &Pool, id: &SubscriptionId) -> Result<()> {
-    let mut change = Change::begin(pool).await?;
-    let outcome = delete_in(&mut change, id).await;
-    change.end(outcome).await
+pub(super) async fn delete(pool: &Pool, id: &SubscriptionId, change: &Change) -> Result<()> {
+    let mut changing = Changing::begin(pool, change).await?;
+    let outcome = delete_in(&mut changing, id).await;
+    changing.end(outcome).await
 }
 
-async fn delete_in(change: &mut Change, id: &SubscriptionId) -> Result<()> {
+async fn delete_in(changing: &mut Changing, id: &SubscriptionId) -> Result<()> {
     let lock =
         sqlx::query("SELECT subscription_no FROM subscriptions WHERE subscription_id = $1 FOR NO KEY UPDATE");
-    let found = change.rows(lock.bind(id.as_str())).await?;
+    let found = changing.rows(lock.bind(id.as_str())).await?;
     let no: i64 = one(&found, |row| get(row, "subscription_no"))?.ok_or_else(|| not_found("subscription"))?;
     for statement in [
         "DELETE FROM lane_owners WHERE subscription_no = $1",
         "DELETE FROM lane_journal WHERE subscription_no = $1",
         "DELETE FROM subscriptions WHERE subscription_no = $1",
     ] {
-        change.rows(sqlx::query(statement).bind(no)).await?;
+        changing.rows(sqlx::query(statement).bind(no)).await?;
     }
     Ok(())
 }

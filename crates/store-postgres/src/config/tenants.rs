@@ -1,10 +1,10 @@
 //! Tenants. A deleted tenant's row stays behind its receipts, marked with the time of its deletion.
 
-use portero_store::{Error, ErrorKind, NewTenant, Page, Result, Tenant};
+use portero_store::{Change, Error, ErrorKind, NewTenant, Page, Result, Tenant};
 use portero_types::{TenantId, TenantNo, Timestamp};
 use sqlx::postgres::PgRow;
 
-use super::{Change, not_found, one, one_more, page};
+use super::{Changing, not_found, one, one_more, page};
 use crate::error::Effect;
 use crate::lease::{PgQuery, rows};
 use crate::pools::Pool;
@@ -23,16 +23,16 @@ pub(super) fn all() -> PgQuery<'static> {
     sqlx::query("SELECT * FROM tenants WHERE deleted_at IS NULL ORDER BY tenant_id")
 }
 
-pub(super) async fn create(pool: &Pool, tenant: NewTenant) -> Result<Tenant> {
+pub(super) async fn create(pool: &Pool, tenant: NewTenant, change: &Change) -> Result<Tenant> {
     let query = sqlx::query(
         "INSERT INTO tenants (tenant_id, display_name, created_at) VALUES ($1, $2, $3) RETURNING *",
     )
     .bind(tenant.id.as_str())
     .bind(tenant.display_name.as_str())
     .bind(tenant.created_at.as_micros());
-    let mut change = Change::begin(pool).await?;
-    let created = change.create(query, "tenant", "tenant").await.and_then(|row| read(&row));
-    change.end(created).await
+    let mut changing = Changing::begin(pool, change).await?;
+    let created = changing.create(query, "tenant", "tenant").await.and_then(|row| read(&row));
+    changing.end(created).await
 }
 
 pub(super) async fn get_one(pool: &Pool, id: &TenantId) -> Result<Option<Tenant>> {
@@ -50,20 +50,20 @@ pub(super) async fn list(pool: &Pool, after: Option<&TenantId>, limit: u32) -> R
     page(&rows(pool, query, Effect::None).await?, limit, read)
 }
 
-pub(super) async fn delete(pool: &Pool, id: &TenantId) -> Result<()> {
-    let mut change = Change::begin(pool).await?;
-    let outcome = mark_deleted(&mut change, id).await;
-    change.end(outcome).await
+pub(super) async fn delete(pool: &Pool, id: &TenantId, change: &Change) -> Result<()> {
+    let mut changing = Changing::begin(pool, change).await?;
+    let outcome = mark_deleted(&mut changing, id).await;
+    changing.end(outcome).await
 }
 
-async fn mark_deleted(change: &mut Change, id: &TenantId) -> Result<()> {
+async fn mark_deleted(changing: &mut Changing, id: &TenantId) -> Result<()> {
     let uses = sqlx::query(
         "SELECT EXISTS (SELECT FROM sources s WHERE s.tenant_no = t.tenant_no AND s.deleted_at IS NULL) AS has_sources,
                 EXISTS (SELECT FROM subscriptions s WHERE s.tenant_no = t.tenant_no) AS has_subscriptions
          FROM tenants t WHERE t.tenant_id = $1 AND t.deleted_at IS NULL",
     )
     .bind(id.as_str());
-    let found = change.rows(uses).await?;
+    let found = changing.rows(uses).await?;
     let row = found.first().ok_or_else(|| not_found("tenant"))?;
     for (column, message) in [
         ("has_sources", "the tenant has sources: delete them first"),
@@ -78,5 +78,5 @@ async fn mark_deleted(change: &mut Change, id: &TenantId) -> Result<()> {
          WHERE tenant_id = $1 AND deleted_at IS NULL",
     )
     .bind(id.as_str());
-    change.rows(delete).await.map(|_| ())
+    changing.rows(delete).await.map(|_| ())
 }

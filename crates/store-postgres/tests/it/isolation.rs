@@ -1,6 +1,6 @@
 //! Calls that are dropped half-way leave nothing open behind them.
 
-use portero_store::testing::fixture::{Fixture, fresh, new_tenant};
+use portero_store::testing::fixture::{Fixture, fresh, new_tenant, tester};
 use portero_store::{ConfigStore, LaneFlush};
 use portero_types::EntityHash;
 use tokio::task::JoinSet;
@@ -26,8 +26,9 @@ async fn handlers_aborted_in_the_middle_of_transactions_leave_no_transaction_ope
                 ..portero_store::testing::lanes::flush(&lane, 1, lane.state.watermark, &[])
             };
             let flushes = [flush];
+            let change = tester();
             let _ = tokio::join!(
-                store.create_tenant(new_tenant(&format!("tenant-{n}"))),
+                store.create_tenant(new_tenant(&format!("tenant-{n}")), &change),
                 store.flush_lanes(session, &flushes),
                 store.snapshot(),
             );
@@ -41,7 +42,7 @@ async fn handlers_aborted_in_the_middle_of_transactions_leave_no_transaction_ope
 
     let before = fixture.store.revision().await.expect("read");
     let tenant = format!("after-{}", fresh());
-    fixture.store.create_tenant(new_tenant(&tenant)).await.expect("a write goes through");
+    fixture.store.create_tenant(new_tenant(&tenant), &tester()).await.expect("a write goes through");
     let other = database.store().await;
     assert!(other.revision().await.expect("read") > before, "and is visible to others");
     let mut watch = database.raw().await;

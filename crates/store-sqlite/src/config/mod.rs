@@ -7,8 +7,8 @@ mod tenant;
 
 use async_trait::async_trait;
 use portero_store::{
-    ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant, Page,
-    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    Change, ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant,
+    Page, Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
 };
 use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use sqlx::SqliteConnection;
@@ -38,8 +38,8 @@ impl ConfigStore for SqliteStore {
         self.readers.snapshot(|connection| Box::pin(snapshot(connection))).await
     }
 
-    async fn create_tenant(&self, new: NewTenant) -> Result<Tenant> {
-        self.change(move |connection| Box::pin(tenant::create(connection, new))).await
+    async fn create_tenant(&self, new: NewTenant, change: &Change) -> Result<Tenant> {
+        self.change(change, move |connection| Box::pin(tenant::create(connection, new))).await
     }
 
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>> {
@@ -50,13 +50,13 @@ impl ConfigStore for SqliteStore {
         tenant::list(self.readers.pool(), after, limit).await
     }
 
-    async fn delete_tenant(&self, id: &TenantId) -> Result<()> {
+    async fn delete_tenant(&self, id: &TenantId, change: &Change) -> Result<()> {
         let id = id.clone();
-        self.change(move |connection| Box::pin(tenant::delete(connection, id))).await
+        self.change(change, move |connection| Box::pin(tenant::delete(connection, id))).await
     }
 
-    async fn create_source(&self, new: NewSource) -> Result<Source> {
-        self.change(move |connection| Box::pin(source::create(connection, new))).await
+    async fn create_source(&self, new: NewSource, change: &Change) -> Result<Source> {
+        self.change(change, move |connection| Box::pin(source::create(connection, new))).await
     }
 
     async fn source(&self, tenant: &TenantId, id: &SourceId) -> Result<Option<Source>> {
@@ -67,8 +67,8 @@ impl ConfigStore for SqliteStore {
         source::list(self.readers.pool(), tenant, after, limit).await
     }
 
-    async fn update_source(&self, update: SourceUpdate) -> Result<Source> {
-        self.change(move |connection| Box::pin(source::update(connection, update))).await
+    async fn update_source(&self, update: SourceUpdate, change: &Change) -> Result<Source> {
+        self.change(change, move |connection| Box::pin(source::update(connection, update))).await
     }
 
     async fn write_handshake_secret(
@@ -76,6 +76,7 @@ impl ConfigStore for SqliteStore {
         source_no: SourceNo,
         new: NewSecret,
         now: Timestamp,
+        change: &Change,
     ) -> Result<bool> {
         // Who calls here is not known, and must not take the writer's time.
         if !source::waits(self.readers.pool(), source_no, now).await? {
@@ -86,13 +87,13 @@ impl ConfigStore for SqliteStore {
             .await
     }
 
-    async fn delete_source(&self, tenant: &TenantId, id: &SourceId) -> Result<()> {
+    async fn delete_source(&self, tenant: &TenantId, id: &SourceId, change: &Change) -> Result<()> {
         let (tenant, id) = (tenant.clone(), id.clone());
-        self.change(move |connection| Box::pin(source::delete(connection, tenant, id))).await
+        self.change(change, move |connection| Box::pin(source::delete(connection, tenant, id))).await
     }
 
-    async fn add_secret(&self, new: NewSecret) -> Result<Secret> {
-        self.change(move |connection| Box::pin(secret::add(connection, new))).await
+    async fn add_secret(&self, new: NewSecret, change: &Change) -> Result<Secret> {
+        self.change(change, move |connection| Box::pin(secret::add(connection, new))).await
     }
 
     async fn secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Result<Option<Secret>> {
@@ -114,6 +115,7 @@ impl ConfigStore for SqliteStore {
         tenant: &TenantId,
         source: &SourceId,
         id: &SecretId,
+        change: &Change,
     ) -> Result<Option<Sealed>> {
         let (tenant, source, id) = (tenant.clone(), source.clone(), id.clone());
         self.writer
@@ -121,17 +123,23 @@ impl ConfigStore for SqliteStore {
             .await
     }
 
-    async fn delete_secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Result<()> {
+    async fn delete_secret(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+        change: &Change,
+    ) -> Result<()> {
         let (tenant, source, id) = (tenant.clone(), source.clone(), id.clone());
-        self.change(move |connection| Box::pin(secret::delete(connection, tenant, source, id))).await
+        self.change(change, move |connection| Box::pin(secret::delete(connection, tenant, source, id))).await
     }
 
-    async fn create_subscription(&self, new: NewSubscription) -> Result<Subscription> {
-        self.change(move |connection| Box::pin(subscription::create(connection, new))).await
+    async fn create_subscription(&self, new: NewSubscription, change: &Change) -> Result<Subscription> {
+        self.change(change, move |connection| Box::pin(subscription::create(connection, new))).await
     }
 
-    async fn update_subscription(&self, update: SubscriptionUpdate) -> Result<Subscription> {
-        self.change(move |connection| Box::pin(subscription::update(connection, update))).await
+    async fn update_subscription(&self, update: SubscriptionUpdate, change: &Change) -> Result<Subscription> {
+        self.change(change, move |connection| Box::pin(subscription::update(connection, update))).await
     }
 
     async fn subscription(&self, id: &SubscriptionId) -> Result<Option<Subscription>> {
@@ -142,15 +150,15 @@ impl ConfigStore for SqliteStore {
         subscription::list(self.readers.pool(), after, limit).await
     }
 
-    async fn delete_subscription(&self, id: &SubscriptionId) -> Result<()> {
+    async fn delete_subscription(&self, id: &SubscriptionId, change: &Change) -> Result<()> {
         let id = id.clone();
-        self.change(move |connection| Box::pin(subscription::delete(connection, id))).await
+        self.change(change, move |connection| Box::pin(subscription::delete(connection, id))).await
     }
 }
 
 impl SqliteStore {
     /// A change of configuration: raises the revision in its transaction.
-    async fn change<T, F>(&self, work: F) -> Result<T>
+    async fn change<T, F>(&self, _change: &Change, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send + 'static,

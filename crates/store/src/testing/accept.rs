@@ -9,7 +9,9 @@ use portero_types::limits::{
 use portero_types::{Header, Position, ProviderName, SecretNo, Shard};
 use tokio::task::JoinSet;
 
-use super::fixture::{Fixture, again, event_of, new_source, new_tenant, position, provider, with_body};
+use super::fixture::{
+    Fixture, again, event_of, new_source, new_tenant, position, provider, tester, with_body,
+};
 use super::{Database, assert_fails, eventually};
 use crate::{ErrorKind, LogEntry, PageRequest, Receipt, Verdict};
 
@@ -187,8 +189,9 @@ pub async fn overlapping_batches_in_opposite_order_all_finish(database: &dyn Dat
 
 pub async fn tenants_and_providers_keep_equal_ids_apart(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
-    let tenant = fixture.store.create_tenant(new_tenant("globex")).await.expect("a tenant");
-    let source = fixture.store.create_source(new_source("globex", "stripe")).await.expect("a source");
+    let tenant = fixture.store.create_tenant(new_tenant("globex"), &tester()).await.expect("a tenant");
+    let source =
+        fixture.store.create_source(new_source("globex", "stripe"), &tester()).await.expect("a source");
     let mut github = fixture.event("evt_1");
     github.provider = provider("github");
     let batch = [fixture.event("evt_1"), event_of(&tenant, &source, "evt_1", "stripe:evt_1"), github];
@@ -322,7 +325,7 @@ pub async fn repeats_that_were_recognised_before_are_counted_too(database: &dyn 
 
 pub async fn receipts_are_found_only_by_their_tenant(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
-    let stranger = fixture.store.create_tenant(new_tenant("globex")).await.expect("a tenant");
+    let stranger = fixture.store.create_tenant(new_tenant("globex"), &tester()).await.expect("a tenant");
     let event = fixture.event("evt_1");
     fixture.accepted(&event).await;
     let by_key = async |tenant_no, provider: &ProviderName, id: &str| {

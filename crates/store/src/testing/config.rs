@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 
 use super::fixture::{
     Fixture, NOW, fresh, new_secret, new_session, new_source, new_subscription, new_tenant, source_id,
-    subscription_id, tenant_id,
+    subscription_id, tenant_id, tester,
 };
 use super::{Database, assert_fails, migrated};
 use crate::{
@@ -21,27 +21,27 @@ pub async fn every_change_raises_the_revision(database: &dyn Database) {
         assert!(now > last, "{what}: {now:?}");
         last = now;
     };
-    store.create_tenant(new_tenant("globex")).await.expect("created");
+    store.create_tenant(new_tenant("globex"), &tester()).await.expect("created");
     rose("create tenant").await;
-    store.create_source(new_source("globex", "github")).await.expect("created");
+    store.create_source(new_source("globex", "github"), &tester()).await.expect("created");
     rose("create source").await;
-    store.add_secret(new_secret("one")).await.expect("added");
+    store.add_secret(new_secret("one"), &tester()).await.expect("added");
     rose("add secret").await;
-    store.create_subscription(new_subscription("billing")).await.expect("created");
+    store.create_subscription(new_subscription("billing"), &tester()).await.expect("created");
     rose("create subscription").await;
     store
-        .delete_secret(&tenant_id("acme"), &source_id("stripe-eu"), &new_secret("one").id)
+        .delete_secret(&tenant_id("acme"), &source_id("stripe-eu"), &new_secret("one").id, &tester())
         .await
         .expect("deleted");
     rose("delete secret").await;
-    store.delete_subscription(&subscription_id("billing")).await.expect("deleted");
+    store.delete_subscription(&subscription_id("billing"), &tester()).await.expect("deleted");
     rose("delete subscription").await;
-    store.delete_source(&tenant_id("globex"), &source_id("github")).await.expect("deleted");
+    store.delete_source(&tenant_id("globex"), &source_id("github"), &tester()).await.expect("deleted");
     rose("delete source").await;
-    store.delete_tenant(&tenant_id("globex")).await.expect("deleted");
+    store.delete_tenant(&tenant_id("globex"), &tester()).await.expect("deleted");
     rose("delete tenant").await;
     let before = store.revision().await.expect("revision");
-    assert_fails(store.create_tenant(new_tenant("acme")).await, ErrorKind::AlreadyExists);
+    assert_fails(store.create_tenant(new_tenant("acme"), &tester()).await, ErrorKind::AlreadyExists);
     assert_eq!(store.revision().await.expect("revision"), before, "a failed change changes nothing");
 }
 
@@ -49,15 +49,15 @@ pub async fn tenants_are_created_read_and_deleted(database: &dyn Database) {
     let store = migrated(database).await;
     let mut new = new_tenant("acme");
     new.display_name = "Ünïcode '; \"Company\"".to_owned();
-    let tenant = store.create_tenant(new.clone()).await.expect("created");
+    let tenant = store.create_tenant(new.clone(), &tester()).await.expect("created");
     assert!(tenant.no.0 > 0);
     assert_eq!(tenant.display_name, new.display_name);
     assert_eq!(tenant.created_at, new.created_at);
     assert_eq!(store.tenant(&new.id).await.expect("read"), Some(tenant));
-    assert_fails(store.create_tenant(new.clone()).await, ErrorKind::AlreadyExists);
-    store.delete_tenant(&new.id).await.expect("deleted");
+    assert_fails(store.create_tenant(new.clone(), &tester()).await, ErrorKind::AlreadyExists);
+    store.delete_tenant(&new.id, &tester()).await.expect("deleted");
     assert_eq!(store.tenant(&new.id).await.expect("read"), None);
-    assert_fails(store.delete_tenant(&new.id).await, ErrorKind::NotFound);
+    assert_fails(store.delete_tenant(&new.id, &tester()).await, ErrorKind::NotFound);
 }
 
 pub async fn sources_are_created_read_and_deleted(database: &dyn Database) {
@@ -70,7 +70,7 @@ pub async fn sources_are_created_read_and_deleted(database: &dyn Database) {
     new.public_urls = vec!["https://hooks.example.com/ü".to_owned(), "http://b/\"c\\".to_owned()];
     new.settings = [("a", "'; \"quoted\" {ü}"), ("b", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
     new.secret_expected_until = Some(NOW);
-    let source = store.create_source(new.clone()).await.expect("created");
+    let source = store.create_source(new.clone(), &tester()).await.expect("created");
     assert_eq!((source.tenant_no, &source.tenant), (fixture.tenant.no, &fixture.tenant.id));
     assert_eq!((&source.recipe, &source.preset), (&new.recipe, &new.preset));
     assert_eq!((&source.public_urls, &source.settings), (&new.public_urls, &new.settings));
@@ -78,12 +78,12 @@ pub async fn sources_are_created_read_and_deleted(database: &dyn Database) {
     assert_eq!((source.ingest_key, &source.provider), (new.ingest_key, &new.provider));
     assert_eq!(store.source(&acme, &new.id).await.expect("read"), Some(source));
     let twice = NewSource { ingest_key: IngestKey::from_bytes([9; 16]), ..new.clone() };
-    assert_fails(store.create_source(twice).await, ErrorKind::AlreadyExists);
-    assert_fails(store.create_source(new_source("nobody", "custom")).await, ErrorKind::NotFound);
-    store.delete_source(&acme, &new.id).await.expect("deleted");
+    assert_fails(store.create_source(twice, &tester()).await, ErrorKind::AlreadyExists);
+    assert_fails(store.create_source(new_source("nobody", "custom"), &tester()).await, ErrorKind::NotFound);
+    store.delete_source(&acme, &new.id, &tester()).await.expect("deleted");
     assert_eq!(store.source(&acme, &new.id).await.expect("read"), None);
-    assert_fails(store.delete_source(&acme, &new.id).await, ErrorKind::NotFound);
-    assert_fails(store.delete_source(&tenant_id("nobody"), &new.id).await, ErrorKind::NotFound);
+    assert_fails(store.delete_source(&acme, &new.id, &tester()).await, ErrorKind::NotFound);
+    assert_fails(store.delete_source(&tenant_id("nobody"), &new.id, &tester()).await, ErrorKind::NotFound);
 }
 
 pub async fn lists_come_in_the_order_of_names_page_by_page(database: &dyn Database) {
@@ -91,12 +91,12 @@ pub async fn lists_come_in_the_order_of_names_page_by_page(database: &dyn Databa
     // '-' sorts below digits and letters in bytes; a database's own collation may think otherwise.
     let names = ["a", "a-b", "a1", "aa", "b", "b-1", "b0"];
     for name in names.iter().rev() {
-        store.create_tenant(new_tenant(name)).await.expect("created");
-        store.create_source(new_source("b", name)).await.map_or_else(
+        store.create_tenant(new_tenant(name), &tester()).await.expect("created");
+        store.create_source(new_source("b", name), &tester()).await.map_or_else(
             |error| assert_eq!(error.kind(), ErrorKind::NotFound),
             |source| assert_eq!(source.id, source_id(name)),
         );
-        store.create_subscription(new_subscription(name)).await.expect("created");
+        store.create_subscription(new_subscription(name), &tester()).await.expect("created");
     }
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
@@ -122,9 +122,9 @@ pub async fn lists_come_in_the_order_of_names_page_by_page(database: &dyn Databa
 pub async fn lists_show_nothing_of_other_tenants(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let store = &fixture.store;
-    store.create_tenant(new_tenant("globex")).await.expect("created");
-    store.create_source(new_source("globex", "github")).await.expect("created");
-    store.add_secret(new_secret("one")).await.expect("added");
+    store.create_tenant(new_tenant("globex"), &tester()).await.expect("created");
+    store.create_source(new_source("globex", "github"), &tester()).await.expect("created");
+    store.add_secret(new_secret("one"), &tester()).await.expect("added");
     let globex = tenant_id("globex");
     let page = store.sources(&globex, None, 10).await.expect("a page");
     assert_eq!(page.items.iter().map(|s| s.id.as_str()).collect::<Vec<_>>(), ["github"]);
@@ -137,14 +137,14 @@ pub async fn a_tenant_in_use_is_not_deleted(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let store = &fixture.store;
     let acme = tenant_id("acme");
-    assert_fails(store.delete_tenant(&acme).await, ErrorKind::FailedPrecondition);
-    store.delete_source(&acme, &source_id("stripe-eu")).await.expect("deleted");
+    assert_fails(store.delete_tenant(&acme, &tester()).await, ErrorKind::FailedPrecondition);
+    store.delete_source(&acme, &source_id("stripe-eu"), &tester()).await.expect("deleted");
     let mut subscription = new_subscription("billing");
     subscription.tenant = Some(acme.clone());
-    store.create_subscription(subscription).await.expect("created");
-    assert_fails(store.delete_tenant(&acme).await, ErrorKind::FailedPrecondition);
-    store.delete_subscription(&subscription_id("billing")).await.expect("deleted");
-    store.delete_tenant(&acme).await.expect("deleted");
+    store.create_subscription(subscription, &tester()).await.expect("created");
+    assert_fails(store.delete_tenant(&acme, &tester()).await, ErrorKind::FailedPrecondition);
+    store.delete_subscription(&subscription_id("billing"), &tester()).await.expect("deleted");
+    store.delete_tenant(&acme, &tester()).await.expect("deleted");
 }
 
 pub async fn a_deleted_name_may_be_used_again(database: &dyn Database) {
@@ -152,13 +152,14 @@ pub async fn a_deleted_name_may_be_used_again(database: &dyn Database) {
     let store = &fixture.store;
     let acme = tenant_id("acme");
     for _ in 0..3 {
-        store.delete_source(&acme, &source_id("stripe-eu")).await.expect("deleted");
-        let source = store.create_source(new_source("acme", "stripe-eu")).await.expect("created again");
+        store.delete_source(&acme, &source_id("stripe-eu"), &tester()).await.expect("deleted");
+        let source =
+            store.create_source(new_source("acme", "stripe-eu"), &tester()).await.expect("created again");
         assert_ne!(source.no, fixture.source.no);
     }
-    store.delete_source(&acme, &source_id("stripe-eu")).await.expect("deleted");
-    store.delete_tenant(&acme).await.expect("deleted");
-    let tenant = store.create_tenant(new_tenant("acme")).await.expect("created again");
+    store.delete_source(&acme, &source_id("stripe-eu"), &tester()).await.expect("deleted");
+    store.delete_tenant(&acme, &tester()).await.expect("deleted");
+    let tenant = store.create_tenant(new_tenant("acme"), &tester()).await.expect("created again");
     assert_ne!(tenant.no, fixture.tenant.no);
     assert_eq!(store.sources(&acme, None, 10).await.expect("a page").items, []);
 }
@@ -166,9 +167,13 @@ pub async fn a_deleted_name_may_be_used_again(database: &dyn Database) {
 pub async fn an_ingest_key_belongs_to_one_source(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let same = NewSource { ingest_key: fixture.source.ingest_key, ..new_source("acme", "other") };
-    assert_fails(fixture.store.create_source(same.clone()).await, ErrorKind::AlreadyExists);
-    fixture.store.delete_source(&tenant_id("acme"), &source_id("stripe-eu")).await.expect("deleted");
-    let outcome = fixture.store.create_source(same).await;
+    assert_fails(fixture.store.create_source(same.clone(), &tester()).await, ErrorKind::AlreadyExists);
+    fixture
+        .store
+        .delete_source(&tenant_id("acme"), &source_id("stripe-eu"), &tester())
+        .await
+        .expect("deleted");
+    let outcome = fixture.store.create_source(same, &tester()).await;
     assert_fails(outcome, ErrorKind::AlreadyExists);
 }
 
@@ -176,8 +181,12 @@ pub async fn events_outlive_their_source_and_tenant(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let event = fixture.event("evt_1");
     fixture.accepted(&event).await;
-    fixture.store.delete_source(&tenant_id("acme"), &source_id("stripe-eu")).await.expect("deleted");
-    fixture.store.delete_tenant(&tenant_id("acme")).await.expect("deleted");
+    fixture
+        .store
+        .delete_source(&tenant_id("acme"), &source_id("stripe-eu"), &tester())
+        .await
+        .expect("deleted");
+    fixture.store.delete_tenant(&tenant_id("acme"), &tester()).await.expect("deleted");
     let stored = fixture.store.events(&[event.receipt_id]).await.expect("read");
     assert_eq!((&stored[0].tenant, &stored[0].source), (&fixture.tenant.id, &fixture.source.id));
     assert!(fixture.store.receipt(event.tenant_no, event.receipt_id).await.expect("read").is_some());
@@ -196,7 +205,7 @@ pub async fn subscriptions_read_back_as_they_were_created(database: &dyn Databas
         dead_letter_policy: DeadLetterPolicy::ParkEntity,
         ..new_subscription("billing")
     };
-    let subscription = store.create_subscription(new.clone()).await.expect("created");
+    let subscription = store.create_subscription(new.clone(), &tester()).await.expect("created");
     assert_eq!(subscription.tenant, new.tenant);
     assert_eq!((&subscription.sources, &subscription.event_types), (&new.sources, &new.event_types));
     assert_eq!((subscription.lanes, subscription.attempts_max), (new.lanes, new.attempts_max));
@@ -205,19 +214,19 @@ pub async fn subscriptions_read_back_as_they_were_created(database: &dyn Databas
     assert_eq!(subscription.created_at, new.created_at);
     assert_eq!(subscription.starts_after.len(), usize::from(fixture.shards.get()));
     assert_eq!(store.subscription(&new.id).await.expect("read"), Some(subscription));
-    assert_fails(store.create_subscription(new.clone()).await, ErrorKind::AlreadyExists);
+    assert_fails(store.create_subscription(new.clone(), &tester()).await, ErrorKind::AlreadyExists);
     let orphan = NewSubscription { tenant: Some(tenant_id("nobody")), ..new_subscription("orphan") };
-    assert_fails(store.create_subscription(orphan).await, ErrorKind::NotFound);
-    store.delete_subscription(&new.id).await.expect("deleted");
+    assert_fails(store.create_subscription(orphan, &tester()).await, ErrorKind::NotFound);
+    store.delete_subscription(&new.id, &tester()).await.expect("deleted");
     assert_eq!(store.subscription(&new.id).await.expect("read"), None);
-    assert_fails(store.delete_subscription(&new.id).await, ErrorKind::NotFound);
+    assert_fails(store.delete_subscription(&new.id, &tester()).await, ErrorKind::NotFound);
 }
 
 pub async fn a_subscriptions_update_changes_what_is_given_and_nothing_else(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let store = &fixture.store;
     let new = NewSubscription { tenant: Some(tenant_id("acme")), ..new_subscription("billing") };
-    let mut expected = store.create_subscription(new).await.expect("created");
+    let mut expected = store.create_subscription(new, &tester()).await.expect("created");
     let update = || SubscriptionUpdate::new(expected.id.clone());
     let changes = [
         SubscriptionUpdate { attempts_max: Some(3), ..update() },
@@ -231,11 +240,11 @@ pub async fn a_subscriptions_update_changes_what_is_given_and_nothing_else(datab
         expected.defer_deadline_ms = change.defer_deadline_ms.unwrap_or(expected.defer_deadline_ms);
         expected.dead_letter_policy = change.dead_letter_policy.unwrap_or(expected.dead_letter_policy);
         let before = store.revision().await.expect("a revision");
-        assert_eq!(store.update_subscription(change).await.expect("updated"), expected);
+        assert_eq!(store.update_subscription(change, &tester()).await.expect("updated"), expected);
         assert!(store.revision().await.expect("a revision") > before, "gateways hear of it");
         assert_eq!(store.subscription(&expected.id).await.expect("read").as_ref(), Some(&expected));
     }
-    assert_fails(store.update_subscription(unknown).await, ErrorKind::NotFound);
+    assert_fails(store.update_subscription(unknown, &tester()).await, ErrorKind::NotFound);
 }
 
 pub async fn a_subscription_needs_a_lane_for_each_shard(database: &dyn Database) {
@@ -243,7 +252,7 @@ pub async fn a_subscription_needs_a_lane_for_each_shard(database: &dyn Database)
     for count in [1, 2, 4, 8, 16, 32, 64] {
         let lanes = LaneCount::new(count).expect("valid");
         let new = NewSubscription { lanes, ..new_subscription(&format!("lanes-{count}")) };
-        let outcome = fixture.store.create_subscription(new).await;
+        let outcome = fixture.store.create_subscription(new, &tester()).await;
         if count < fixture.shards.get() {
             assert_fails(outcome, ErrorKind::FailedPrecondition);
         } else {
@@ -259,7 +268,7 @@ pub async fn a_subscription_begins_at_the_head_or_at_the_oldest_event(database: 
     let heads = fixture.store.heads().await.expect("heads");
     assert_eq!(fixture.subscription("latest").await.starts_after, heads);
     let new = NewSubscription { start_at: StartAt::Earliest, ..new_subscription("earliest") };
-    let earliest = fixture.store.create_subscription(new).await.expect("created");
+    let earliest = fixture.store.create_subscription(new, &tester()).await.expect("created");
     for (shard, count) in [(0, 7), (1, 0), (3, 2)] {
         let after = earliest.starts_after[usize::from(shard)];
         let page = PageRequest::new(Shard(shard), after, 100);
@@ -274,7 +283,7 @@ pub async fn a_deleted_subscription_takes_its_lanes_along(database: &dyn Databas
     let claimed =
         fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await.expect("claimed");
     assert_eq!(claimed.len(), 16);
-    fixture.store.delete_subscription(&subscription.id).await.expect("deleted");
+    fixture.store.delete_subscription(&subscription.id, &tester()).await.expect("deleted");
     let outcome = fixture.store.claim_lanes(session, subscription.no, subscription.lanes, 1).await;
     assert_fails(outcome, ErrorKind::NotFound);
     let again = fixture.subscription("billing").await;
@@ -286,15 +295,15 @@ pub async fn a_deleted_subscription_takes_its_lanes_along(database: &dyn Databas
 pub async fn the_snapshot_holds_what_is_live(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let store = &fixture.store;
-    store.create_tenant(new_tenant("globex")).await.expect("created");
-    let kept = store.create_source(new_source("globex", "github")).await.expect("created");
-    store.create_source(new_source("globex", "gone")).await.expect("created");
-    let secret = store.add_secret(new_secret("one")).await.expect("added");
+    store.create_tenant(new_tenant("globex"), &tester()).await.expect("created");
+    let kept = store.create_source(new_source("globex", "github"), &tester()).await.expect("created");
+    store.create_source(new_source("globex", "gone"), &tester()).await.expect("created");
+    let secret = store.add_secret(new_secret("one"), &tester()).await.expect("added");
     let mut lost = new_secret("two");
     lost.tenant = tenant_id("globex");
     lost.source = source_id("gone");
-    store.add_secret(lost).await.expect("added");
-    store.delete_source(&tenant_id("globex"), &source_id("gone")).await.expect("deleted");
+    store.add_secret(lost, &tester()).await.expect("added");
+    store.delete_source(&tenant_id("globex"), &source_id("gone"), &tester()).await.expect("deleted");
     let subscription = fixture.subscription("billing").await;
     let snapshot = store.snapshot().await.expect("snapshot");
     assert_eq!(snapshot.revision, store.revision().await.expect("revision"));
@@ -317,9 +326,10 @@ pub async fn creating_one_name_at_once_succeeds_once(database: &dyn Database) {
     let mut tasks = JoinSet::new();
     for n in 0..16 {
         let store = handles[n % 2].clone();
-        tasks.spawn(async move { store.create_tenant(new_tenant("initech")).await });
+        tasks.spawn(async move { store.create_tenant(new_tenant("initech"), &tester()).await });
         let store = handles[n % 2].clone();
-        tasks.spawn(async move { store.create_tenant(new_tenant(&format!("t{}", fresh()))).await });
+        tasks
+            .spawn(async move { store.create_tenant(new_tenant(&format!("t{}", fresh())), &tester()).await });
     }
     let outcomes = tasks.join_all().await;
     let failed: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();

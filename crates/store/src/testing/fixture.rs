@@ -11,8 +11,8 @@ use portero_types::{
 
 use super::{Database, migrated};
 use crate::{
-    DeadLetterPolicy, DynStore, NewRejection, NewSession, NewSource, NewSubscription, NewTenant, Sealed,
-    Source, StartAt, Tenant, Verdict,
+    Actor, Change, DeadLetterPolicy, DynStore, NewRejection, NewSession, NewSource, NewSubscription,
+    NewTenant, Sealed, Source, StartAt, Tenant, Verdict,
 };
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -33,6 +33,11 @@ pub const NOW: Timestamp = Timestamp::from_secs(1_750_000_000);
 /// A day in seconds.
 pub const DAY_SECS: i64 = 86_400;
 
+/// A change that a tester asks for.
+pub fn tester() -> Change {
+    Change::new(Actor::local("tester"), "request-1", NOW)
+}
+
 /// A migrated store with one tenant and one source.
 pub struct Fixture {
     pub store: DynStore,
@@ -45,8 +50,8 @@ impl Fixture {
     /// Sets it up.
     pub async fn new(database: &dyn Database) -> Self {
         let store = migrated(database).await;
-        let tenant = store.create_tenant(new_tenant("acme")).await.expect("a tenant");
-        let source = store.create_source(new_source("acme", "stripe-eu")).await.expect("a source");
+        let tenant = store.create_tenant(new_tenant("acme"), &tester()).await.expect("a tenant");
+        let source = store.create_source(new_source("acme", "stripe-eu"), &tester()).await.expect("a source");
         let shards = store.heads().await.expect("heads").len();
         let shards = ShardCount::new(u16::try_from(shards).expect("few")).expect("a shard count");
         Self { store, tenant, source, shards }
@@ -86,7 +91,7 @@ impl Fixture {
 
     /// Creates a subscription to everything with the default number of lanes.
     pub async fn subscription(&self, id: &str) -> crate::Subscription {
-        self.store.create_subscription(new_subscription(id)).await.expect("a subscription")
+        self.store.create_subscription(new_subscription(id), &tester()).await.expect("a subscription")
     }
 
     /// Opens a session that lives for an hour.

@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 
 use super::Database;
 use super::fixture::{
-    Fixture, NOW, fresh, new_rejection, new_source, new_tenant, random, source_id, tenant_id,
+    Fixture, NOW, fresh, new_rejection, new_source, new_tenant, random, source_id, tenant_id, tester,
 };
 use crate::{DynStore, NewRejection, REJECTIONS_PER_SOURCE_MAX, Rejection};
 
@@ -55,7 +55,7 @@ pub async fn a_rejection_reads_back_with_its_sealed_capture(database: &dyn Datab
 pub async fn the_newest_fifty_of_a_source_are_kept(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let store = &fixture.store;
-    let other = store.create_source(new_source("acme", "other")).await.expect("created");
+    let other = store.create_source(new_source("acme", "other"), &tester()).await.expect("created");
     store.record(vec![new_rejection(&other, 0)]).await.expect("recorded");
     let many: Vec<_> = (0..120).map(|n| new_rejection(&fixture.source, n)).collect();
     let newest = |upto: usize| {
@@ -76,7 +76,7 @@ pub async fn the_newest_fifty_of_a_source_are_kept(database: &dyn Database) {
 
 pub async fn rejections_recorded_at_once_stay_within_the_bound(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
-    let other = fixture.store.create_source(new_source("acme", "other")).await.expect("created");
+    let other = fixture.store.create_source(new_source("acme", "other"), &tester()).await.expect("created");
     let handles = [database.open().await, database.open().await];
     let mut tasks = JoinSet::new();
     for n in 0..8_usize {
@@ -122,8 +122,8 @@ pub async fn rejections_are_listed_newest_first_page_by_page(database: &dyn Data
 pub async fn rejections_show_nothing_of_other_tenants(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let store = &fixture.store;
-    store.create_tenant(new_tenant("globex")).await.expect("created");
-    store.create_source(new_source("globex", "stripe-eu")).await.expect("created");
+    store.create_tenant(new_tenant("globex"), &tester()).await.expect("created");
+    store.create_source(new_source("globex", "stripe-eu"), &tester()).await.expect("created");
     let new = new_rejection(&fixture.source, 1);
     store.record(vec![new.clone()]).await.expect("recorded");
     for tenant in ["globex", "nobody"].map(tenant_id) {
@@ -138,9 +138,9 @@ pub async fn rejections_go_with_their_source(database: &dyn Database) {
     let (store, acme, stripe) = (&fixture.store, tenant_id("acme"), source_id("stripe-eu"));
     let new = new_rejection(&fixture.source, 1);
     store.record(vec![new.clone()]).await.expect("recorded");
-    store.delete_source(&acme, &stripe).await.expect("deleted");
+    store.delete_source(&acme, &stripe, &tester()).await.expect("deleted");
     assert_eq!(store.get(&acme, new.request_id).await.expect("read"), None);
-    let again = store.create_source(new_source("acme", "stripe-eu")).await.expect("created again");
+    let again = store.create_source(new_source("acme", "stripe-eu"), &tester()).await.expect("created again");
     assert_eq!(all(store).await, []);
     let batch = vec![new_rejection(&fixture.source, 2), new_rejection(&again, 3)];
     store.record(batch).await.expect("what is gone is passed over");

@@ -3,7 +3,7 @@
 use portero_types::{EntityHash, Shard, Slot, SourceNo, TenantNo};
 
 use super::Database;
-use super::fixture::{Fixture, event_of, fresh, new_source, new_tenant};
+use super::fixture::{Fixture, event_of, fresh, new_source, new_tenant, tester};
 use crate::{LogEntry, PageRequest, Scope, Source, Tenant};
 
 const SHARD: Shard = Shard(1);
@@ -19,9 +19,10 @@ impl Mixed {
     async fn new(database: &dyn Database) -> Self {
         let fixture = Fixture::new(database).await;
         let store = &fixture.store;
-        let other = store.create_tenant(new_tenant("umbrella")).await.expect("a tenant");
-        let second = store.create_source(new_source("acme", "stripe-us")).await.expect("a source");
-        let foreign = store.create_source(new_source("umbrella", "stripe")).await.expect("a source");
+        let other = store.create_tenant(new_tenant("umbrella"), &tester()).await.expect("a tenant");
+        let second = store.create_source(new_source("acme", "stripe-us"), &tester()).await.expect("a source");
+        let foreign =
+            store.create_source(new_source("umbrella", "stripe"), &tester()).await.expect("a source");
         let sources = [(&fixture.tenant, &fixture.source), (&fixture.tenant, &second), (&other, &foreign)];
         let mut batch = Vec::new();
         for round in 0..6_u32 {

@@ -4,7 +4,7 @@ use portero_types::Timestamp;
 use portero_types::limits::ACTIVE_SECRETS_MAX;
 use tokio::task::JoinSet;
 
-use super::fixture::{DAY_SECS, Fixture, NOW, new_secret, secret_id, source_id, tenant_id};
+use super::fixture::{DAY_SECS, Fixture, NOW, new_secret, secret_id, source_id, tenant_id, tester};
 use super::{Database, assert_fails};
 use crate::{ErrorKind, NewSecret, Page, Secret};
 
@@ -22,22 +22,22 @@ pub async fn secrets_are_added_read_and_deleted(database: &dyn Database) {
     let store = &fixture.store;
     let (acme, stripe) = (tenant_id("acme"), source_id("stripe-eu"));
     let new = new_secret("b");
-    let secret = store.add_secret(new.clone()).await.expect("added");
+    let secret = store.add_secret(new.clone(), &tester()).await.expect("added");
     assert_eq!(secret.source_no, fixture.source.no);
     assert_eq!((&secret.sealed, secret.not_before, secret.not_after), (&new.sealed, new.not_before, None));
     assert_eq!(store.secret(&acme, &stripe, &new.id).await.expect("read"), Some(secret.clone()));
-    assert_fails(store.add_secret(new.clone()).await, ErrorKind::AlreadyExists);
+    assert_fails(store.add_secret(new.clone(), &tester()).await, ErrorKind::AlreadyExists);
     assert_fails(
-        store.add_secret(NewSecret { source: source_id("none"), ..new.clone() }).await,
+        store.add_secret(NewSecret { source: source_id("none"), ..new.clone() }, &tester()).await,
         ErrorKind::NotFound,
     );
-    store.add_secret(new_secret("a")).await.expect("added");
+    store.add_secret(new_secret("a"), &tester()).await.expect("added");
     let page = store.secrets(&acme, &stripe, Some(&secret_id("a")), 1).await.expect("a page");
     assert_eq!(page, Page { items: vec![secret.clone()], more: false });
-    store.delete_secret(&acme, &stripe, &new.id).await.expect("deleted");
+    store.delete_secret(&acme, &stripe, &new.id, &tester()).await.expect("deleted");
     assert_eq!(store.secret(&acme, &stripe, &new.id).await.expect("read"), None);
-    assert_fails(store.delete_secret(&acme, &stripe, &new.id).await, ErrorKind::NotFound);
-    let again = store.add_secret(new).await.expect("added");
+    assert_fails(store.delete_secret(&acme, &stripe, &new.id, &tester()).await, ErrorKind::NotFound);
+    let again = store.add_secret(new, &tester()).await.expect("added");
     assert_ne!(again.no, secret.no, "receipts name secrets by number, so numbers are not used again");
 }
 
@@ -45,7 +45,7 @@ pub async fn rotation_ends_the_others_that_have_no_end_yet(database: &dyn Databa
     let fixture = Fixture::new(database).await;
     let rotate = async |id: &str, retire_others_at| {
         let new = NewSecret { retire_others_at, ..new_secret(id) };
-        fixture.store.add_secret(new).await.expect("added");
+        fixture.store.add_secret(new, &tester()).await.expect("added");
     };
     rotate("s1", None).await;
     rotate("s2", Some(at(1))).await;
@@ -58,16 +58,19 @@ pub async fn rotation_ends_the_others_that_have_no_end_yet(database: &dyn Databa
 pub async fn too_many_secrets_active_at_one_moment_are_refused(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     for n in 0..ACTIVE_SECRETS_MAX {
-        fixture.store.add_secret(new_secret(&format!("s{n}"))).await.expect("added");
+        fixture.store.add_secret(new_secret(&format!("s{n}")), &tester()).await.expect("added");
     }
-    assert_fails(fixture.store.add_secret(new_secret("extra")).await, ErrorKind::FailedPrecondition);
+    assert_fails(
+        fixture.store.add_secret(new_secret("extra"), &tester()).await,
+        ErrorKind::FailedPrecondition,
+    );
     let rotation = NewSecret { retire_others_at: Some(at(1)), ..new_secret("extra") };
-    assert_fails(fixture.store.add_secret(rotation).await, ErrorKind::FailedPrecondition);
+    assert_fails(fixture.store.add_secret(rotation, &tester()).await, ErrorKind::FailedPrecondition);
     let untouched = all(&fixture).await;
     assert_eq!(untouched.len(), ACTIVE_SECRETS_MAX);
     assert!(untouched.iter().all(|secret| secret.not_after.is_none()), "a refused rotation retires nothing");
     let at_once = NewSecret { retire_others_at: Some(NOW), ..new_secret("extra") };
-    fixture.store.add_secret(at_once).await.expect("added: the others end as it begins");
+    fixture.store.add_secret(at_once, &tester()).await.expect("added: the others end as it begins");
 }
 
 pub async fn secrets_that_never_overlap_are_not_counted_together(database: &dyn Database) {
@@ -78,7 +81,7 @@ pub async fn secrets_that_never_overlap_are_not_counted_together(database: &dyn 
             retire_others_at: Some(at(n + 1)),
             ..new_secret(&format!("s{n}"))
         };
-        fixture.store.add_secret(new).await.expect("at most two verify at one moment");
+        fixture.store.add_secret(new, &tester()).await.expect("at most two verify at one moment");
     }
 }
 
@@ -88,7 +91,7 @@ pub async fn sixteen_secrets_added_at_once_stay_within_the_limit(database: &dyn 
     let mut tasks = JoinSet::new();
     for n in 0..2 * ACTIVE_SECRETS_MAX {
         let store = handles[n % 2].clone();
-        tasks.spawn(async move { store.add_secret(new_secret(&format!("s{n}"))).await });
+        tasks.spawn(async move { store.add_secret(new_secret(&format!("s{n}")), &tester()).await });
     }
     let outcomes = tasks.join_all().await;
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), ACTIVE_SECRETS_MAX);
@@ -101,9 +104,9 @@ pub async fn sixteen_secrets_added_at_once_stay_within_the_limit(database: &dyn 
 pub async fn the_snapshot_forgets_secrets_a_day_after_their_end(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     // NOW lies far in the past of the database's clock, by which the snapshot judges.
-    fixture.store.add_secret(new_secret("ended")).await.expect("added");
+    fixture.store.add_secret(new_secret("ended"), &tester()).await.expect("added");
     let live = NewSecret { retire_others_at: Some(at(1)), ..new_secret("live") };
-    let live = fixture.store.add_secret(live).await.expect("added");
+    let live = fixture.store.add_secret(live, &tester()).await.expect("added");
     assert_eq!(fixture.store.snapshot().await.expect("snapshot").secrets, [live]);
     assert_eq!(all(&fixture).await.len(), 2, "lists still show it");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use portero_types::{Epoch, LaneNo, SessionId, SubscriptionNo};
 
-use super::fixture::{Fixture, new_session};
+use super::fixture::{Fixture, new_session, tester};
 use super::lanes::flush;
 use super::{Database, assert_fails, eventually};
 use crate::{ClaimedLane, ErrorKind, Share, Subscription};
@@ -180,7 +180,7 @@ pub async fn a_roll_shows_each_subscription_of_a_session(database: &dyn Database
     let shares: Vec<_> =
         roll.shares.iter().map(|share| (share.subscription, share.owned, share.target)).collect();
     assert_eq!(shares, [(shared.subscription.no, 0, 16), (owned.no, 16, 0)]);
-    store.delete_subscription(&owned.id).await.expect("deleted");
+    store.delete_subscription(&owned.id, &tester()).await.expect("deleted");
     assert_eq!(store.roll(session).await.expect("a roll").shares.len(), 1);
 }
 

@@ -4,7 +4,9 @@ use portero_types::Timestamp;
 use tokio::task::JoinSet;
 
 use super::Database;
-use super::fixture::{Fixture, NOW, new_secret, new_source, new_tenant, secret_id, source_id, tenant_id};
+use super::fixture::{
+    Fixture, NOW, new_secret, new_source, new_tenant, secret_id, source_id, tenant_id, tester,
+};
 use crate::{DynStore, NewSecret, Sealed, Secret, SourceUpdate};
 
 /// Lets a handshake bring a secret.
@@ -13,9 +15,9 @@ async fn bring(fixture: &Fixture, secret: NewSecret) {
         secret_expected_until: Some(Some(NOW)),
         ..SourceUpdate::new(tenant_id("acme"), source_id("stripe-eu"))
     };
-    fixture.store.update_source(wait).await.expect("updated");
+    fixture.store.update_source(wait, &tester()).await.expect("updated");
     let before = Timestamp::from_secs(NOW.as_secs() - 1);
-    let written = fixture.store.write_handshake_secret(fixture.source.no, secret, before).await;
+    let written = fixture.store.write_handshake_secret(fixture.source.no, secret, before, &tester()).await;
     assert!(written.expect("answered"), "the source waits");
 }
 
@@ -25,14 +27,14 @@ async fn read(fixture: &Fixture, id: &str) -> Secret {
 }
 
 async fn take(store: &DynStore, tenant: &str, source: &str, id: &str) -> Option<Sealed> {
-    let taken = store.take_unseen(&tenant_id(tenant), &source_id(source), &secret_id(id)).await;
+    let taken = store.take_unseen(&tenant_id(tenant), &source_id(source), &secret_id(id), &tester()).await;
     taken.expect("answered")
 }
 
 pub async fn only_what_a_handshake_brought_is_unseen_and_it_is_taken_once(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let store = &fixture.store;
-    let added = store.add_secret(new_secret("added")).await.expect("added");
+    let added = store.add_secret(new_secret("added"), &tester()).await.expect("added");
     assert!(!added.unseen, "whoever added it knows it");
     let sealed = Sealed { key_id: "k9".to_owned(), bytes: b"brought".to_vec() };
     bring(&fixture, NewSecret { sealed: sealed.clone(), ..new_secret("brought") }).await;
@@ -68,9 +70,9 @@ pub async fn an_unseen_secret_is_taken_by_its_full_name_only(database: &dyn Data
     let fixture = Fixture::new(database).await;
     let store = &fixture.store;
     bring(&fixture, new_secret("brought")).await;
-    store.create_source(new_source("acme", "other")).await.expect("created");
-    store.create_tenant(new_tenant("globex")).await.expect("created");
-    store.create_source(new_source("globex", "stripe-eu")).await.expect("created");
+    store.create_source(new_source("acme", "other"), &tester()).await.expect("created");
+    store.create_tenant(new_tenant("globex"), &tester()).await.expect("created");
+    store.create_source(new_source("globex", "stripe-eu"), &tester()).await.expect("created");
     for (tenant, source, id) in [
         ("globex", "stripe-eu", "brought"),
         ("acme", "other", "brought"),
@@ -83,9 +85,9 @@ pub async fn an_unseen_secret_is_taken_by_its_full_name_only(database: &dyn Data
     assert!(read(&fixture, "brought").await.unseen, "none of them used it up");
 
     let (acme, stripe) = (tenant_id("acme"), source_id("stripe-eu"));
-    store.delete_secret(&acme, &stripe, &secret_id("brought")).await.expect("deleted");
-    store.add_secret(new_secret("brought")).await.expect("added");
+    store.delete_secret(&acme, &stripe, &secret_id("brought"), &tester()).await.expect("deleted");
+    store.add_secret(new_secret("brought"), &tester()).await.expect("added");
     assert_eq!(take(store, "acme", "stripe-eu", "brought").await, None, "another one has its name");
-    store.delete_source(&acme, &stripe).await.expect("deleted");
+    store.delete_source(&acme, &stripe, &tester()).await.expect("deleted");
     assert_eq!(take(store, "acme", "stripe-eu", "brought").await, None, "the source is deleted");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use portero_auth::Grant;
 use portero_keyring::secret_aad;
 use portero_proto::v1;
-use portero_store::{ConfigStore as _, NewSecret, Sealed};
+use portero_store::{Actor, Change, ConfigStore as _, NewSecret, Sealed};
 use portero_types::SecretId;
 use tonic::{Code, Status};
 
@@ -31,7 +31,8 @@ async fn brought(service: &Service, sealed_for: &str) -> String {
         retire_others_at: None,
         created_at: NOW,
     };
-    assert!(service.store.write_handshake_secret(source.no, secret, NOW).await.expect("answered"));
+    let change = Change::new(Actor::system("handshake"), "req-1", NOW);
+    assert!(service.store.write_handshake_secret(source.no, secret, NOW, &change).await.expect("answered"));
     format!("{}/secrets/handshake-1", name("wiki"))
 }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use portero_keyring::secret_aad;
 use portero_recipe::Recipe;
-use portero_store::{ConfigStore as _, NewSecret, NewSource, NewTenant, SchemaStore as _, Sealed};
+use portero_store::{
+    Actor, Change, ConfigStore as _, NewSecret, NewSource, NewTenant, SchemaStore as _, Sealed,
+};
 use portero_store_sqlite::SqliteStore;
 use portero_types::{IngestKey, ProviderName, SecretId, SourceId, TenantId, Timestamp};
 use sha2::{Digest as _, Sha256};
@@ -109,20 +111,21 @@ impl Endpoint {
 pub(crate) async fn create(path: &Path, endpoints: &[Endpoint]) {
     let store = SqliteStore::open(path).await.expect("opens");
     store.migrate().await.expect("migrates");
+    let change = Change::new(Actor::local("test"), "req-1", NOW);
     let mut tenants: Vec<&str> = Vec::new();
     for endpoint in endpoints {
         let tenant = TenantId::new(&endpoint.tenant).expect("valid");
         if !tenants.contains(&endpoint.tenant.as_str()) {
             let new = NewTenant { id: tenant.clone(), display_name: String::new(), created_at: NOW };
-            store.create_tenant(new).await.expect("created");
+            store.create_tenant(new, &change).await.expect("created");
             tenants.push(&endpoint.tenant);
         }
         let new = endpoint.new_source();
         let source = new.id.clone();
-        store.create_source(new).await.expect("created");
+        store.create_source(new, &change).await.expect("created");
         for (n, secret) in endpoint.secrets.iter().enumerate() {
             let new = new_secret(&tenant, &source, &format!("secret-{n}"), secret, Timestamp::EPOCH);
-            store.add_secret(new).await.expect("added");
+            store.add_secret(new, &change).await.expect("added");
         }
     }
     store.close().await;

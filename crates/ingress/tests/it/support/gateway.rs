@@ -16,7 +16,9 @@ use portero_ingress::{
 use portero_keyring::rejection_aad;
 use portero_outbound::{Fetch, FetchError};
 use portero_prefilter::Disabled;
-use portero_store::{AcceptStore as _, ConfigStore as _, LogStore as _, PageRequest, Receipt, Sealed};
+use portero_store::{
+    AcceptStore as _, Actor, Change, ConfigStore as _, LogStore as _, PageRequest, Receipt, Sealed,
+};
 use portero_store_sqlite::SqliteStore;
 use portero_types::{Event, ManualClock, Redacted, Shard, SourceNo, TenantNo, Timestamp};
 use tokio::io::AsyncWriteExt as _;
@@ -50,8 +52,12 @@ impl SecretWriter for Secrets {
         now: Timestamp,
     ) -> Result<bool, SecretNotWritten> {
         let new = new_secret(&source.tenant, &source.id, "handshake", secret.expose_secret(), now);
-        let written =
-            self.0.write_handshake_secret(source.no, new, now).await.map_err(|_| SecretNotWritten)?;
+        let change = Change::new(Actor::system("handshake"), "req-1", now);
+        let written = self
+            .0
+            .write_handshake_secret(source.no, new, now, &change)
+            .await
+            .map_err(|_| SecretNotWritten)?;
         self.1.refresh_now().await.map_err(|_| SecretNotWritten)?;
         Ok(written)
     }
