@@ -12,6 +12,7 @@
 
 mod algorithm;
 mod certificate;
+mod clean;
 mod compile;
 mod context;
 mod encoding;
@@ -42,6 +43,7 @@ mod verify;
 mod window;
 mod xml;
 
+pub use clean::clean_secret;
 pub use explain::{Explanation, Outcome, Step, Verdict, explain};
 pub use extract::{Anomaly, Extracted, extract};
 pub use handshake::{HandshakeAnswer, handshake};
@@ -51,6 +53,6 @@ pub use rejection::{Reason, Rejection};
 pub use request::{Fetch, Reply, Request};
 pub use sample::{Sample, sample};
 pub use schema::Strength;
-pub use secret::{InvalidSecret, SECRET_BYTES_MAX, SECRET_BYTES_MIN, Secret, clean_secret, generate_secret};
+pub use secret::{InvalidSecret, SECRET_BYTES_MAX, SECRET_BYTES_MIN, Secret, generate_secret};
 pub use sign::{SignError, SignOptions, SignedRequest, sign};
 pub use verify::{Verified, fetch_needed, follow_up, verify};

@@ -48,6 +48,7 @@ pub struct Recipe {
     pub(crate) document: Option<Wrapped>,
     pub(crate) compressed: Option<Compressed>,
     pub(crate) secret_prefix: String,
+    pub(crate) secret_bytes_min: usize,
     pub(crate) entity_texts: Vec<String>,
     pub(crate) sample: Option<schema::Sample>,
     pub(crate) schemes: Vec<Scheme>,
@@ -185,6 +186,12 @@ impl Recipe {
     pub fn only_public_keys(&self) -> bool {
         let mut with_keys = self.schemes.iter().filter(|scheme| !scheme.key_forms().is_empty()).peekable();
         with_keys.peek().is_some() && with_keys.all(Scheme::only_public)
+    }
+
+    /// Least key material of a secret that a person gives, bytes after decoding.
+    #[must_use]
+    pub const fn secret_bytes_min(&self) -> usize {
+        self.secret_bytes_min
     }
 
     /// The templates of which the first that gives a text is the entity, as written.

@@ -8,6 +8,12 @@ use std::fmt;
 pub enum Reason {
     /// The source has no secret that is active now and fits the scheme.
     NoActiveSecret,
+    /// The signature is good, but its secret was revoked.
+    SecretRevoked,
+    /// The signature is good, but its secret's end has passed.
+    SecretRetired,
+    /// The signature is good, but its secret's time has not come.
+    SecretPlanned,
     /// The place where the signature belongs is absent, empty or holds no signature of a version that counts.
     SignatureMissing,
     /// The signature, or a header that is part of the signed text, came more than once.
@@ -62,6 +68,9 @@ impl Reason {
     pub const fn code(self) -> &'static str {
         match self {
             Self::NoActiveSecret => "NO_ACTIVE_SECRET",
+            Self::SecretRevoked => "SECRET_REVOKED",
+            Self::SecretRetired => "SECRET_RETIRED",
+            Self::SecretPlanned => "SECRET_PLANNED",
             Self::SignatureMissing => "SIGNATURE_MISSING",
             Self::SignatureDuplicated => "SIGNATURE_DUPLICATED",
             Self::SignatureMalformed => "SIGNATURE_MALFORMED",

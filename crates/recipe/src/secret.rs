@@ -1,4 +1,4 @@
-//! Secrets: cleaning what people paste, decoding it as the recipe says, and generating new ones.
+//! Secrets: decoding them as the recipe says, and generating new ones. What people paste is cleaned in `clean.rs`.
 
 use std::fmt;
 
@@ -24,9 +24,18 @@ pub enum InvalidSecret {
     /// More than [`SECRET_BYTES_MAX`] bytes.
     #[error("the secret is longer than {SECRET_BYTES_MAX} bytes")]
     TooLong,
-    /// Fewer than 16 bytes of key material.
-    #[error("the secret holds fewer than {SECRET_BYTES_MIN} bytes of key material")]
-    TooShort,
+    /// Less key material than the recipe wants.
+    #[error("the secret holds fewer than {bytes_min} bytes of key material")]
+    TooShort {
+        /// The least, bytes.
+        bytes_min: usize,
+    },
+    /// A line break inside: two things were pasted, or one with a piece missing.
+    #[error("the secret holds a line break; copy it again, and nothing but it")]
+    LineBreak,
+    /// White space inside where the provider's secrets hold none.
+    #[error("the secret holds white space; copy it again, and nothing but it")]
+    Space,
     /// Characters that no provider puts into a secret.
     #[error("the secret holds control characters; copy it again")]
     Control,
@@ -46,7 +55,7 @@ pub enum InvalidSecret {
 
 /// Longest secret text, bytes.
 pub const SECRET_BYTES_MAX: usize = 8192;
-/// Least key material that [`clean_secret`] accepts, bytes after decoding.
+/// Least key material that [`crate::clean_secret`] accepts where the recipe does not say another, bytes after decoding.
 pub const SECRET_BYTES_MIN: usize = 16;
 
 /// A secret's key material, decoded for one recipe. Wiped when dropped; Debug shows only its number.
@@ -55,6 +64,7 @@ pub struct Secret {
     no: SecretNo,
     not_before: Timestamp,
     not_after: Option<Timestamp>,
+    revoked_at: Option<Timestamp>,
     /// The name by which the provider knows the key, where it has one.
     name: Option<String>,
     /// Keys for each of the recipe's schemes.
@@ -62,7 +72,7 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// Decodes a secret for a recipe. White space around the text is ignored, as [`clean_secret`] does; its strength is
+    /// Decodes a secret for a recipe. White space around the text is ignored, as [`crate::clean_secret`] does; its strength is
     /// not judged here, so that secrets which a provider has chosen still work.
     ///
     /// It verifies from `not_before` (inclusive) to `not_after` (exclusive, `None`: for ever).
@@ -77,7 +87,14 @@ impl Secret {
         not_after: Option<Timestamp>,
     ) -> Result<Self, InvalidSecret> {
         let name = value.trim().split_once('|').filter(|_| is_named(recipe)).map(|(name, _)| name.to_owned());
-        Ok(Self { no, not_before, not_after, name, keys: keys(recipe, value)? })
+        Ok(Self { no, not_before, not_after, revoked_at: None, name, keys: keys(recipe, value)? })
+    }
+
+    /// The same secret with the time of its revocation; `None`: it was not revoked.
+    #[must_use]
+    pub const fn revoked(mut self, at: Option<Timestamp>) -> Self {
+        self.revoked_at = at;
+        self
     }
 
     /// The secret's row number.
@@ -86,10 +103,16 @@ impl Secret {
         self.no
     }
 
-    /// Whether it may verify at `now`.
+    /// Whether it may verify at `now`. A revoked one never may, whatever a clock says.
     #[must_use]
     pub fn is_active(&self, now: Timestamp) -> bool {
-        self.not_before <= now && self.not_after.is_none_or(|end| now < end)
+        self.revoked_at.is_none() && self.not_before <= now && self.not_after.is_none_or(|end| now < end)
+    }
+
+    /// When it was revoked; `None`: it was not.
+    #[must_use]
+    pub const fn revoked_at(&self) -> Option<Timestamp> {
+        self.revoked_at
     }
 
     /// The name by which the provider knows the key.
@@ -121,49 +144,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Cleans a secret that a person pasted: trims white space around it and checks that it decodes and is strong enough.
-///
-/// # Errors
-/// [`InvalidSecret`] when it is empty, too long, not in the recipe's form, holds fewer than [`SECRET_BYTES_MIN`] bytes
-/// of key material, or is one character over and over.
-pub fn clean_secret(recipe: &Recipe, text: &str) -> Result<String, InvalidSecret> {
-    let text = text.trim();
-    let is_pem = recipe.schemes.iter().any(|scheme| scheme.key_forms().contains(&KeyForm::Pem));
-    if !is_pem && text.chars().any(char::is_control) {
-        return Err(InvalidSecret::Control);
-    }
-    if is_basic(recipe) && !text.contains(':') {
-        return Err(InvalidSecret::Undecodable { expected: "'user:password'" });
-    }
-    for material in keys(recipe, text)?.iter().flatten().filter_map(Key::shared) {
-        strong(material.strip_prefix(recipe.secret_prefix.as_bytes()).unwrap_or(material))?;
-    }
-    if is_named(recipe)
-        && let Some((_, key)) = text.split_once('|')
-    {
-        // Its digest is long whatever the key is.
-        strong(key.as_bytes())?;
-    }
-    Ok(text.to_owned())
-}
-
-fn strong(material: &[u8]) -> Result<(), InvalidSecret> {
-    if material.len() < SECRET_BYTES_MIN {
-        return Err(InvalidSecret::TooShort);
-    }
-    if material.iter().all(|byte| Some(byte) == material.first()) {
-        return Err(InvalidSecret::Repetitive);
-    }
-    Ok(())
-}
-
 /// Whether the provider knows keys by names.
-fn is_named(recipe: &Recipe) -> bool {
+pub(crate) fn is_named(recipe: &Recipe) -> bool {
     recipe.schemes.iter().any(|scheme| scheme.key_forms().contains(&KeyForm::NamedSha1))
 }
 
 /// Whether the secret is that of HTTP basic authentication.
-fn is_basic(recipe: &Recipe) -> bool {
+pub(crate) fn is_basic(recipe: &Recipe) -> bool {
     let uses = |scheme: &Scheme| scheme.proof().is_some_and(|proof| proof.uses(Algorithm::Basic));
     recipe.schemes.iter().any(uses)
 }
@@ -193,7 +180,7 @@ pub fn generate_secret(recipe: &Recipe, random: [u8; 32]) -> Option<String> {
 }
 
 /// The keys that a text stands for, by scheme. Some schemes may have none, but not all of those that need one.
-fn keys(recipe: &Recipe, text: &str) -> Result<Vec<Vec<Key>>, InvalidSecret> {
+pub(crate) fn keys(recipe: &Recipe, text: &str) -> Result<Vec<Vec<Key>>, InvalidSecret> {
     let text = text.trim();
     if text.is_empty() {
         return Err(InvalidSecret::Empty);
@@ -313,49 +300,8 @@ mod tests {
     }
 
     #[test]
-    fn white_space_around_a_pasted_secret_is_not_part_of_it() {
-        let recipe = preset("github");
-        assert_eq!(
-            clean_secret(&recipe, " It's a Secret to Everybody\r\n").as_deref(),
-            Ok("It's a Secret to Everybody")
-        );
-        assert_eq!(material(&recipe, "s3cret\n"), b"s3cret");
-    }
-
-    #[test]
-    fn weak_and_wrong_secrets_are_told_apart() {
-        let (github, adyen, standard) = (preset("github"), preset("adyen"), preset("standard-webhooks"));
-        assert_eq!(clean_secret(&github, " \n"), Err(InvalidSecret::Empty));
-        assert_eq!(clean_secret(&github, "short"), Err(InvalidSecret::TooShort));
-        assert_eq!(clean_secret(&github, "a secret with\u{1b}[31m colour"), Err(InvalidSecret::Control));
-        let postmark = preset("postmark");
-        assert!(matches!(
-            clean_secret(&postmark, "a password alone"),
-            Err(InvalidSecret::Undecodable { .. })
-        ));
-        let rsa = include_str!("../tests/it/keys/rsa.public.pem");
-        let wrong_kind = clean_secret(&preset("http-signatures"), rsa);
-        assert!(matches!(wrong_kind, Err(InvalidSecret::Undecodable { .. })), "it signs with Ed25519");
-        assert_eq!(clean_secret(&github, &"a".repeat(20)), Err(InvalidSecret::Repetitive));
-        assert_eq!(clean_secret(&github, &"ab".repeat(5000)), Err(InvalidSecret::TooLong));
-        assert_eq!(clean_secret(&preset("stripe"), "whsec_0123456789"), Err(InvalidSecret::TooShort));
-        assert!(matches!(clean_secret(&adyen, &"xy".repeat(20)), Err(InvalidSecret::Undecodable { .. })));
-        assert_eq!(clean_secret(&standard, "whsk_AAAA"), Err(InvalidSecret::PrivateKey));
-        assert!(matches!(clean_secret(&standard, "whpk_AAAA"), Err(InvalidSecret::Undecodable { .. })));
-    }
-
-    #[test]
-    fn a_generated_secret_is_clean_in_every_preset() {
-        for preset in Recipe::presets() {
-            let random = std::array::from_fn(|n| u8::try_from(n).expect("small"));
-            let Some(secret) = generate_secret(&preset.recipe, random) else { continue };
-            assert_eq!(
-                clean_secret(&preset.recipe, &secret).as_deref(),
-                Ok(secret.as_str()),
-                "{}",
-                preset.name
-            );
-        }
+    fn white_space_around_a_secret_is_not_part_of_it() {
+        assert_eq!(material(&preset("github"), "s3cret\n"), b"s3cret");
     }
 
     #[test]
@@ -371,5 +317,13 @@ mod tests {
         let at = Timestamp::from_secs;
         let secret = Secret::new(&preset("github"), SecretNo(7), "abc", at(10), Some(at(20))).expect("valid");
         assert_eq!([9, 10, 19, 20].map(|s| secret.is_active(at(s))), [false, true, true, false]);
+    }
+
+    #[test]
+    fn a_revoked_secret_is_active_at_no_time() {
+        let at = Timestamp::from_secs;
+        let secret = Secret::new(&preset("github"), SecretNo(7), "abc", at(10), None).expect("valid");
+        let revoked = secret.revoked(Some(at(50)));
+        assert_eq!([9, 10, 49, 50, 51].map(|s| revoked.is_active(at(s))), [false; 5]);
     }
 }

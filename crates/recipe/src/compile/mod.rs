@@ -17,7 +17,7 @@ use crate::recipe::{InvalidRecipe, Recipe};
 use crate::schema::{self, Strength};
 use crate::scheme::{Check, Guard, Handshake, Reading, Scheme};
 use crate::template::{Source, Template, header_name};
-use crate::{Reply, sample};
+use crate::{Reply, SECRET_BYTES_MIN, sample};
 
 /// Most schemes, handshakes, and templates of one field.
 const ENTRIES_MAX: usize = 12;
@@ -79,6 +79,7 @@ pub(crate) fn compile(data: schema::Document) -> Checked<Recipe> {
         document: data.document,
         compressed: data.compressed,
         secret_prefix: data.secret_prefix,
+        secret_bytes_min: secret_bytes_min(data.secret_bytes_min)?,
         entity_texts: schema::entity_texts(&data.schemes),
         info: Info {
             title: data.title,
@@ -97,6 +98,14 @@ pub(crate) fn compile(data: schema::Document) -> Checked<Recipe> {
         schemes,
         handshakes,
     })
+}
+
+fn secret_bytes_min(given: Option<u32>) -> Checked<usize> {
+    match given.map(usize::try_from) {
+        None => Ok(SECRET_BYTES_MIN),
+        Some(Ok(min)) if (8..=64).contains(&min) => Ok(min),
+        Some(_) => invalid("secret_bytes_min", "it is 8 to 64: what is shorter can be guessed"),
+    }
 }
 
 /// Lets no event be signed by what a handshake computes for anybody.

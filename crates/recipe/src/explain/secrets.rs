@@ -5,13 +5,18 @@ use portero_types::limits::ACTIVE_SECRETS_MAX;
 
 use super::steps::{Steps, count};
 use super::{Outcome, is_good};
+use crate::verify::newest_first;
 use crate::{Reason, Recipe, Request, Secret, verify};
 
 /// Says how many there are in each state.
 pub(super) fn describe(scheme: usize, secrets: &[Secret], now: Timestamp, steps: &mut Steps) {
     let states = |wanted: &str| secrets.iter().filter(|secret| state(secret, now) == wanted).count();
     let (active, planned, ended) = (states("active"), states("planned"), states("ended"));
-    let text = format!("{active} active, {planned} planned, {ended} ended");
+    let mut text = format!("{active} active, {planned} planned, {ended} ended");
+    let revoked = states("revoked");
+    if revoked > 0 {
+        text += &format!(", {revoked} revoked");
+    }
     let fitting =
         secrets.iter().filter(|secret| secret.is_active(now) && !secret.keys(scheme).is_empty()).count();
     if active == 0 {
@@ -19,7 +24,7 @@ pub(super) fn describe(scheme: usize, secrets: &[Secret], now: Timestamp, steps:
     } else if fitting == 0 {
         steps.failed("secrets", format!("{text}; none has the form that this way of signing needs"));
     } else if fitting > ACTIVE_SECRETS_MAX {
-        steps.noted("secrets", format!("{text}; only the first {ACTIVE_SECRETS_MAX} are tried"));
+        steps.noted("secrets", format!("{text}; only the newest {ACTIVE_SECRETS_MAX} are tried"));
     } else {
         steps.passed("secrets", text);
     }
@@ -36,10 +41,18 @@ pub(super) fn compare(
 ) {
     let mut tried = 0;
     let is_accepted = verify(recipe, request, secrets, now).is_ok();
+    let mut secrets: Vec<&Secret> = secrets.iter().collect();
+    secrets.sort_by_key(|secret| newest_first(secret));
     for secret in secrets {
         let state = state(secret, now);
         let (outcome, detail) = if state != "active" {
-            (Outcome::Noted, format!("{state}: not tried"))
+            let alone = verify(recipe, request, std::slice::from_ref(secret), now);
+            match alone.map_err(|rejection| rejection.reason()) {
+                Err(Reason::SecretRevoked | Reason::SecretRetired | Reason::SecretPlanned) => {
+                    (Outcome::Failed, format!("{state}: its key matches, but it does not count"))
+                }
+                _ => (Outcome::Noted, format!("{state}: it does not count")),
+            }
         } else if secret.keys(scheme).is_empty() {
             (Outcome::Noted, "active: not of the form that this way of signing needs".to_owned())
         } else if tried == ACTIVE_SECRETS_MAX {
@@ -61,7 +74,9 @@ pub(super) fn compare(
 }
 
 fn state(secret: &Secret, now: Timestamp) -> &'static str {
-    if secret.is_active(now) {
+    if secret.revoked_at().is_some() {
+        "revoked"
+    } else if secret.is_active(now) {
         "active"
     } else if now < secret.not_before() {
         "planned"

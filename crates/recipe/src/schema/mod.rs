@@ -69,6 +69,8 @@ pub(crate) struct Document {
     /// What generated secrets start with.
     #[serde(default)]
     pub(crate) secret_prefix: String,
+    /// Least key material of a secret, bytes after decoding, where the provider's own are shorter than 16: 8 to 64.
+    pub(crate) secret_bytes_min: Option<u32>,
     /// Ways in which the provider signs; the first whose `when` holds is the one.
     pub(crate) schemes: Vec<Scheme>,
     /// Requests answered at once.

@@ -1,13 +1,16 @@
 //! Verification: is this request from the holder of one of the source's secrets?
 
 mod attempt;
+mod inactive;
 mod matching;
+
+use std::cmp::Reverse;
 
 use portero_types::limits::ACTIVE_SECRETS_MAX;
 use portero_types::{SecretNo, Timestamp};
 
 use crate::json::Item;
-use crate::scheme::{Check, Place};
+use crate::scheme::{Check, Place, Scheme};
 use crate::verifier::Input;
 use crate::{Fetch, Reason, Recipe, Rejection, Request, Secret};
 use attempt::Attempt;
@@ -43,11 +46,14 @@ impl Verified {
 
 /// Verifies a request over its bytes as received, against every secret active at `now`.
 ///
-/// At most [`ACTIVE_SECRETS_MAX`] active secrets are tried, in the order given.
+/// At most [`ACTIVE_SECRETS_MAX`] active secrets are tried, the newest (by its beginning, then by its number) first: while a
+/// provider signs with the old and the new one, it is the new one that is seen to be used.
 ///
 /// # Errors
 /// A [`Rejection`] with its reason. [`Reason::TimestampTooOld`] and [`Reason::TimestampInFuture`] are only given when the
 /// signature itself is good, so a source may choose to hold such a request rather than to refuse it.
+/// [`Reason::SecretRevoked`], [`Reason::SecretRetired`] and [`Reason::SecretPlanned`] say that the signature is that of a
+/// secret which is not active.
 pub fn verify(
     recipe: &Recipe,
     request: &Request<'_>,
@@ -61,18 +67,33 @@ pub fn verify(
         ));
     };
     settled(recipe, request)?;
-    let input = || active(scheme_no, secrets, now);
+    let active = if scheme.key_forms().is_empty() { Ok(Vec::new()) } else { active(scheme_no, secrets, now) };
+    match active.and_then(|active| check(scheme_no, scheme, request, &active, now)) {
+        Err(rejection)
+            if matches!(rejection.reason(), Reason::NoActiveSecret | Reason::SignatureMismatch) =>
+        {
+            Err(inactive::told(scheme_no, scheme, request, secrets, now).unwrap_or(rejection))
+        }
+        checked => checked,
+    }
+}
+
+/// Judges a request by these secrets, whether or not they are active.
+fn check(
+    scheme_no: usize,
+    scheme: &Scheme,
+    request: &Request<'_>,
+    secrets: &[&Secret],
+    now: Timestamp,
+) -> Result<Verified, Rejection> {
     match &scheme.check {
         Check::Nothing => Ok(Verified { secret: None, scheme: scheme_no, items: Vec::new() }),
-        Check::Code(verifier, forms) => {
-            let active = if forms.is_empty() { Vec::new() } else { input()? };
-            let input = Input { request, secrets: &active, scheme: scheme_no, now };
-            let secret = verifier.verify(&input)?;
+        Check::Code(verifier, _) => {
+            let secret = verifier.verify(&Input { request, secrets, scheme: scheme_no, now })?;
             Ok(Verified { secret, scheme: scheme_no, items: Vec::new() })
         }
         Check::Proof(proof) => {
-            let active = input()?;
-            let attempt = Attempt { proof, active: &active, scheme_no, request, now };
+            let attempt = Attempt { proof, active: secrets, scheme_no, request, now };
             match &proof.place {
                 Place::Headers(names) => attempt.headers(names),
                 Place::Numbered(prefix) => attempt.numbered(prefix),
@@ -128,11 +149,10 @@ fn settled(recipe: &Recipe, request: &Request<'_>) -> Result<(), Rejection> {
     }
 }
 
-/// The secrets that may verify now.
+/// The secrets that may verify now, newest first.
 fn active(scheme_no: usize, secrets: &[Secret], now: Timestamp) -> Result<Vec<&Secret>, Rejection> {
-    let active: Vec<&Secret> = (secrets.iter())
+    let mut active: Vec<&Secret> = (secrets.iter())
         .filter(|secret| secret.is_active(now) && !secret.keys(scheme_no).is_empty())
-        .take(ACTIVE_SECRETS_MAX)
         .collect();
     if active.is_empty() {
         return Err(Rejection::new(
@@ -140,5 +160,11 @@ fn active(scheme_no: usize, secrets: &[Secret], now: Timestamp) -> Result<Vec<&S
             "the source has no active secret for this request",
         ));
     }
+    active.sort_by_key(|secret| newest_first(secret));
+    active.truncate(ACTIVE_SECRETS_MAX);
     Ok(active)
+}
+
+pub(crate) fn newest_first(secret: &Secret) -> Reverse<(Timestamp, SecretNo)> {
+    Reverse((secret.not_before(), secret.no()))
 }

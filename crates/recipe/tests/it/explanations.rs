@@ -403,7 +403,7 @@ fn each_secret_is_told_with_its_state() {
         })
         .collect();
     let wanted =
-        [(1, Outcome::Failed, "active"), (2, Outcome::Noted, "ended"), (3, Outcome::Noted, "planned")];
+        [(3, Outcome::Failed, "planned"), (2, Outcome::Failed, "ended"), (1, Outcome::Failed, "active")];
     assert_eq!(told, wanted);
     assert!(details(&explanation, "secrets").contains("1 active, 1 planned, 1 ended"));
 }

@@ -203,11 +203,36 @@ fn no_secret_that_is_active_now_means_no_verification() {
         Secret::new(&recipe, SecretNo(1), SECRET, Timestamp::from_secs(from), to).expect("valid")
     };
     assert_eq!(request.verify_at(&recipe, &[], NOW), Err(Reason::NoActiveSecret));
-    for secret in [at(1_750_000_001, None), at(0, Some(1_750_000_000))] {
-        assert_eq!(request.verify_at(&recipe, &[secret], NOW), Err(Reason::NoActiveSecret));
+    for (secret, reason) in [
+        (at(1_750_000_001, None), Reason::SecretPlanned),
+        (at(0, Some(1_750_000_000)), Reason::SecretRetired),
+        (at(0, None).revoked(Some(NOW)), Reason::SecretRevoked),
+        (at(0, None).revoked(Some(Timestamp::from_secs(1_750_000_009))), Reason::SecretRevoked),
+    ] {
+        assert_eq!(request.verify_at(&recipe, std::slice::from_ref(&secret), NOW), Err(reason));
+        let other = signed(&recipe, EVENT).verify_at(&recipe, &[secret, other_secret(&recipe)], NOW);
+        assert_eq!(other, Err(reason), "beside an active one with which it was not signed");
     }
     let secrets = [at(0, Some(5)), at(1_750_000_000, None)];
     assert_eq!(request.verify_at(&recipe, &secrets, NOW), Ok(Some(1)));
+}
+
+fn other_secret(recipe: &Recipe) -> Secret {
+    Secret::new(recipe, SecretNo(9), "another secret, never used", Timestamp::EPOCH, None).expect("valid")
+}
+
+/// Else the old one looks used for ever while the provider signs with both, or where both are one text.
+#[test]
+fn the_newest_secret_that_verifies_is_the_one_that_is_named() {
+    let recipe = preset("github");
+    let request = signed(&recipe, EVENT);
+    let of = |no, from| {
+        Secret::new(&recipe, SecretNo(no), SECRET, Timestamp::from_secs(from), None).expect("valid")
+    };
+    for secrets in [[of(1, 5), of(2, 7)], [of(2, 7), of(1, 5)], [of(2, 5), of(1, 5)]] {
+        assert_eq!(request.verify_at(&recipe, &secrets, NOW), Ok(Some(2)));
+    }
+    assert_eq!(request.verify_at(&recipe, &[of(1, 7), of(2, 5)], NOW), Ok(Some(1)));
 }
 
 #[test]
