@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{InvalidKeyId, KEY_BYTES, KEYS_MAX, KeyId};
+use crate::{DATA_KEYS_MAX, InvalidKeyId, KEY_BYTES, KEYS_MAX, KeyId, UNPROTECTED};
 
 /// A stable code for each failure of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +56,9 @@ pub enum Problem {
     /// A key is all zeros: a placeholder that was never replaced.
     #[error("a key is all zeros")]
     ZeroKey,
+    /// A key has the name that stands for no key at all.
+    #[error("no key may be called {UNPROTECTED:?}: that name stands for data keys that nothing encrypts")]
+    ReservedKeyId,
     /// Two versions hold the same key.
     #[error("two key ids hold the same key")]
     RepeatedKey,
@@ -220,6 +223,18 @@ pub enum OpenError {
         /// The name, when it has the form of one.
         id: Option<KeyId>,
     },
+    /// A data key that nothing encrypts, and this keyring takes none of those.
+    #[error("the data key is not encrypted, and this keyring takes only encrypted ones")]
+    Unprotected,
+    /// The tenant has no data key of this version, or none is known yet.
+    #[error("version {version} of the tenant's data key, which sealed this value, is not here")]
+    UnknownVersion {
+        /// The version.
+        version: u16,
+    },
+    /// A tenant without a data key, with more than [`DATA_KEYS_MAX`], or with two of one version.
+    #[error("a tenant has 1 to {DATA_KEYS_MAX} data keys of different versions")]
+    NoKeySet,
     /// The value was changed or cut, or was sealed for another place.
     #[error("the sealed value was changed, or belongs elsewhere")]
     Tampered,
@@ -233,9 +248,11 @@ impl OpenError {
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::UnknownKey { .. } => ErrorKind::UnknownKey,
+            Self::UnknownKey { .. } | Self::UnknownVersion { .. } | Self::Unprotected => {
+                ErrorKind::UnknownKey
+            }
             Self::Tampered => ErrorKind::Tampered,
-            Self::UnknownFormat => ErrorKind::Malformed,
+            Self::UnknownFormat | Self::NoKeySet => ErrorKind::Malformed,
         }
     }
 }

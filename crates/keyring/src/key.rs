@@ -5,6 +5,8 @@ use std::fmt;
 use aes_gcm::{Aes256Gcm, KeyInit};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::Problem;
@@ -38,6 +40,11 @@ impl KeyId {
             && text.as_bytes()[0].is_ascii_alphanumeric()
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
         if good { Ok(Self(text.into_boxed_str())) } else { Err(InvalidKeyId) }
+    }
+
+    /// The name that stands for no key.
+    pub(crate) fn reserved() -> Self {
+        Self(crate::UNPROTECTED.into())
     }
 
     /// The text.
@@ -96,6 +103,20 @@ impl Key {
 
     pub(crate) fn cipher(&self) -> Aes256Gcm {
         Aes256Gcm::new((&self.0).into())
+    }
+
+    pub(crate) const fn as_bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+
+    /// Another key, made of this one and a label (HMAC-SHA256 as a pseudorandom function, NIST SP 800-108r1 section 4).
+    pub(crate) fn derive(&self, label: &[&[u8]]) -> Self {
+        let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&self.0)
+            .expect("invariant: HMAC takes keys of any length");
+        for part in label {
+            mac.update(part);
+        }
+        Self(mac.finalize().into_bytes().into())
     }
 }
 

@@ -3,17 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use aes_gcm::aead::{Aead, Nonce, Payload};
-use portero_types::{RequestId, SecretId, SourceId, TenantId};
 use zeroize::Zeroizing;
 
 use crate::key::Key;
-use crate::{KEY_BYTES, KeyId, OpenError, Problem, RingError};
+use crate::{KEY_BYTES, KeyId, NONCE_BYTES, OpenError, Problem, RingError, UNPROTECTED, cipher};
 
 /// Most key versions in one keyring.
 pub const KEYS_MAX: usize = 64;
-/// Length of the random bytes that sealing takes: the nonce of AES-GCM (96 bits, NIST SP 800-38D section 8.2.2).
-pub const NONCE_BYTES: usize = 12;
 /// Longest value that is sealed, bytes. Longer ones are a programming error.
 pub const PLAINTEXT_BYTES_MAX: usize = 1024 * 1024;
 
@@ -30,23 +26,12 @@ pub struct Sealed {
     pub bytes: Vec<u8>,
 }
 
-/// What a source's secret is bound to: it opens only as this secret of this source of this tenant.
-#[must_use]
-pub fn secret_aad(tenant: &TenantId, source: &SourceId, secret: &SecretId) -> Vec<u8> {
-    format!("secret/{tenant}/{source}/{secret}").into_bytes()
-}
-
-/// What a refused request that is kept is bound to: it opens only as this request to this source of this tenant.
-#[must_use]
-pub fn rejection_aad(tenant: &TenantId, source: &SourceId, request: RequestId) -> Vec<u8> {
-    format!("rejection/{tenant}/{source}/{request}").into_bytes()
-}
-
 /// Several versions of a key-encryption key, one of them active. Never empty. Keys are wiped on drop; Debug shows names.
 #[derive(Clone)]
 pub struct Keyring {
     active: KeyId,
     keys: BTreeMap<KeyId, Key>,
+    takes_unprotected: bool,
 }
 
 impl Keyring {
@@ -55,11 +40,21 @@ impl Keyring {
     /// # Errors
     /// [`RingError::Unusable`] when the bytes are all zeros.
     pub fn generate(id: KeyId, random: [u8; KEY_BYTES]) -> Result<Self, RingError> {
-        let key = Key::new(random);
-        if key.is_zero() {
-            return Err(RingError::Unusable(Problem::ZeroKey));
-        }
-        Ok(Self { active: id.clone(), keys: BTreeMap::from([(id, key)]) })
+        let mut ring = Self { active: id.clone(), keys: BTreeMap::new(), takes_unprotected: false };
+        ring.insert(id, Key::new(random)).map_err(RingError::Unusable)?;
+        Ok(ring)
+    }
+
+    pub(crate) const fn without_keys(active: KeyId) -> Self {
+        Self { active, keys: BTreeMap::new(), takes_unprotected: true }
+    }
+
+    pub(crate) const fn takes_unprotected(&self) -> bool {
+        self.takes_unprotected
+    }
+
+    pub(crate) const fn set_taking_unprotected(&mut self) {
+        self.takes_unprotected = true;
     }
 
     /// From keys that were read. The caller has made sure that the active one is among them.
@@ -67,7 +62,7 @@ impl Keyring {
         if read.is_empty() {
             return Err(Problem::NoKeys);
         }
-        let mut ring = Self { active, keys: BTreeMap::new() };
+        let mut ring = Self { active, keys: BTreeMap::new(), takes_unprotected: false };
         for (id, key) in read {
             ring.insert(id, key)?;
         }
@@ -75,6 +70,9 @@ impl Keyring {
     }
 
     fn insert(&mut self, id: KeyId, key: Key) -> Result<(), Problem> {
+        if id.as_str() == UNPROTECTED {
+            return Err(Problem::ReservedKeyId);
+        }
         if key.is_zero() {
             return Err(Problem::ZeroKey);
         }
@@ -166,15 +164,8 @@ impl Keyring {
         assert!(plaintext.len() <= PLAINTEXT_BYTES_MAX, "a sealed value is at most 1 MiB");
         let key = self.keys.get(&self.active).expect("invariant: the active key is in the ring");
         let bound = bound_aad(&self.active, aad);
-        let nonce: Nonce<aes_gcm::Aes256Gcm> = random.into();
-        let ciphertext = key
-            .cipher()
-            .encrypt(&nonce, Payload { msg: plaintext, aad: &bound })
-            .expect("invariant: AES-GCM encrypts up to 64 GiB");
-        let mut bytes = Vec::with_capacity(1 + NONCE_BYTES + ciphertext.len());
-        bytes.push(FORMAT);
-        bytes.extend_from_slice(&random);
-        bytes.extend_from_slice(&ciphertext);
+        let mut bytes = vec![FORMAT];
+        cipher::seal_onto(&mut bytes, key, &bound, plaintext, random);
         Sealed { key_id: self.active.to_string(), bytes }
     }
 
@@ -192,15 +183,10 @@ impl Keyring {
         if *format != FORMAT {
             return Err(OpenError::UnknownFormat);
         }
-        let (nonce, ciphertext) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(OpenError::Tampered)?;
-        if ciphertext.len() > PLAINTEXT_BYTES_MAX + TAG_BYTES {
+        if rest.len() > NONCE_BYTES + PLAINTEXT_BYTES_MAX + TAG_BYTES {
             return Err(OpenError::Tampered);
         }
-        let bound = bound_aad(id, aad);
-        key.cipher()
-            .decrypt(nonce.into(), Payload { msg: ciphertext, aad: &bound })
-            .map(Zeroizing::new)
-            .map_err(|_| OpenError::Tampered)
+        cipher::open(key, &bound_aad(id, aad), rest).ok_or(OpenError::Tampered)
     }
 }
 

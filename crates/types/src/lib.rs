@@ -10,12 +10,16 @@ pub mod id;
 pub mod limits;
 pub mod position;
 pub mod redact;
+pub mod subject;
+pub mod wrapped_key;
 
 pub use clock::{Clock, ManualClock, Timestamp};
 pub use event::{Event, Header, NewEvent};
 pub use id::{
-    IngestKey, InvalidId, ProviderName, ReceiptId, RequestId, SecretId, SecretNo, SessionId, SourceId,
-    SourceNo, SubscriptionId, SubscriptionNo, TenantId, TenantNo,
+    IngestKey, InvalidId, ProviderName, ReceiptId, ReplicaId, RequestId, SecretId, SecretNo, SessionId,
+    SourceId, SourceNo, SubscriptionId, SubscriptionNo, TenantId, TenantNo,
 };
 pub use position::{EntityHash, Epoch, Generation, LaneCount, LaneNo, Position, Shard, ShardCount, Slot};
 pub use redact::Redacted;
+pub use subject::SubjectPattern;
+pub use wrapped_key::WrappedKey;
