@@ -16,7 +16,6 @@ use crate::path::{Path, Segment};
 pub(crate) struct Malformed;
 
 /// A whole JSON text, checked once, so that look-ups within it cannot fail.
-#[derive(Debug)]
 pub(crate) struct Document<'a> {
     bytes: Cow<'a, [u8]>,
     root: Range<usize>,
@@ -25,9 +24,16 @@ pub(crate) struct Document<'a> {
     found: RefCell<HashMap<usize, BTreeMap<String, Lookup>>>,
 }
 
+impl std::fmt::Debug for Document<'_> {
+    /// Shows the size only: the text is a payload.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Document").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+    }
+}
+
 /// Where long containers end, so that look-ups pass over them in one step. Each is at least a 64th of the text and at
 /// most [`LONG_DEPTH_MAX`] deep, so there are at most a thousand of them whatever the text is.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Long {
     bytes_min: usize,
     /// Start and end, in the order of starts once the text was read.

@@ -60,7 +60,7 @@ impl std::fmt::Debug for Request<'_> {
 }
 
 /// An HTTP reply that a provider expects word for word.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     /// Status code, 200 to 599.
     pub status: u16,
@@ -72,10 +72,21 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
+impl std::fmt::Debug for Reply {
+    /// Shows the shape only: a handshake's reply may repeat the secret that it brought.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reply")
+            .field("status", &self.status)
+            .field("headers", &self.headers.len())
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
 /// Something to be fetched before a request can be judged, or because of a request that was verified.
 ///
 /// The recipe's code has pinned scheme, host and shape of the path; a caller must not follow redirects.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Fetch {
     /// Where: an `https` URL.
     pub url: String,
@@ -85,4 +96,39 @@ pub struct Fetch {
     pub cache_key: String,
     /// For how long it may be kept; zero: not at all.
     pub cache_for: Duration,
+}
+
+impl std::fmt::Debug for Fetch {
+    /// Shows no path and no query: the URL that confirms a subscription is a credential.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let host = self.url.split('/').nth(2).unwrap_or_default();
+        f.debug_struct("Fetch")
+            .field("host", &host)
+            .field("cache_for", &self.cache_for)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_nothing_of_what_replies_and_fetches_say() {
+        let reply = Reply {
+            status: 200,
+            content_type: None,
+            headers: vec![("x-hook-secret".to_owned(), "hunter2".to_owned())],
+            body: b"hunter2".to_vec(),
+        };
+        let fetch = Fetch {
+            url: "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&Token=hunter2".to_owned(),
+            post_json: None,
+            cache_key: "hunter2".to_owned(),
+            cache_for: Duration::ZERO,
+        };
+        let shown = format!("{reply:?} {fetch:?}");
+        assert!(shown.contains("sns.us-east-1.amazonaws.com") && shown.contains("body_bytes: 7"), "{shown}");
+        assert!(!shown.contains("hunter2") && !shown.contains("104, 117"), "{shown}");
+    }
 }

@@ -64,7 +64,7 @@ impl Default for SignOptions<'_> {
 }
 
 /// A request ready to be sent by POST.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SignedRequest {
     /// All headers that the provider would send, lower-case names.
     pub headers: Vec<(String, String)>,
@@ -72,6 +72,16 @@ pub struct SignedRequest {
     pub query: String,
     /// The body; differs from the given one where signatures live in it.
     pub body: Vec<u8>,
+}
+
+impl std::fmt::Debug for SignedRequest {
+    /// Shows the shape only: whoever has signature and body can send them.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SignedRequest")
+            .field("headers", &self.headers.len())
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why a request cannot be signed.
