@@ -30,7 +30,7 @@ fn expired_token(site: &Site) -> String {
     let issuer = Issuer::load(site.path("issuer.pem").as_ref(), "portero-local", "portero").expect("the key");
     let new = NewToken {
         subject: "late".to_owned(),
-        grant: Grant::platform_admin(),
+        grant: Some(Grant::platform_admin()),
         lifetime: Duration::from_secs(60),
     };
     let an_hour_ago = Timestamp::from_secs(now().as_secs() - 3_600);
@@ -73,7 +73,7 @@ async fn every_call_wants_a_token_that_allows_it() {
     let admin = gateway.client(&site.admin_token()).await;
     assert_eq!(subscribe(&admin, "billing").await, ErrorKind::PermissionDenied, "an admin reads no payload");
 
-    let acme = gateway.client(&site.token(&["--role", "admin", "--tenant", "acme"])).await;
+    let acme = gateway.client(&site.token(&["--role", "tenant-admin", "--tenant", "acme"])).await;
     assert!(get_tenant(&acme, "acme").await.is_ok());
     assert_eq!(get_tenant(&acme, "rival").await, Err(Code::PermissionDenied));
     assert_eq!(get_tenant(&acme, "missing").await, Err(Code::PermissionDenied), "as if it were there");
@@ -112,10 +112,10 @@ fn tampered(token: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_issuer_is_believed_by_its_public_keys_alone() {
     let site = Site::new(Kind::Sqlite);
-    let jwks = site.succeed(&["token", "--jwks", "--key", &site.path("issuer.pem")]);
+    let jwks = site.succeed(&["token", "jwks", "--key", &site.path("issuer.pem")]);
     std::fs::write(site.path("jwks.json"), jwks).expect("written");
     let config = format!(
-        "[[auth.issuers]]\nissuer = \"portero-local\"\naudience = \"portero\"\njwks_file = \"{}\"\nalgorithms = [\"EdDSA\"]\n",
+        "[[auth.issuers]]\nissuer = \"portero-local\"\naudience = \"portero\"\njwks_file = \"{}\"\nalgorithms = [\"EdDSA\"]\ngrants_in_token = true\n",
         site.path("jwks.json")
     );
     let mut gateway = Gateway::new(&site).without("AUTH__LOCAL_ISSUER_KEY_FILE").config_file(&config);

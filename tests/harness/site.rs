@@ -36,7 +36,7 @@ impl Site {
         let site = Self { kind, folder, database };
         let keyring = site.path("keyring.json");
         site.succeed(&["keyring", "generate", &keyring]);
-        site.succeed(&["token", "--role", "admin", "--create-key", "--key", &site.path("issuer.pem")]);
+        site.succeed(&["token", "jwks", "--create-key", "--key", &site.path("issuer.pem")]);
         Arc::new(site)
     }
 
@@ -109,15 +109,15 @@ impl Site {
         String::from_utf8(output.stdout).expect("text").trim().to_owned()
     }
 
-    /// A token, by `portero token` with these arguments.
+    /// A token, by `portero token mint` with these arguments.
     pub(crate) fn token(&self, arguments: &[&str]) -> String {
         let key = self.path("issuer.pem");
-        self.succeed(&[&["token", "--key", &key], arguments].concat())
+        self.succeed(&[&["token", "mint", "--key", &key], arguments].concat())
     }
 
     /// A token of an administrator of everything.
     pub(crate) fn admin_token(&self) -> String {
-        self.token(&["--role", "admin"])
+        self.token(&["--role", "platform-admin"])
     }
 
     /// A token of a consumer of one subscription.

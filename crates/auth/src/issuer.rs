@@ -5,11 +5,12 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::{Signer, SigningKey};
+use portero_types::limits::SUBJECT_BYTES_MAX;
 use portero_types::{Redacted, Timestamp};
 use sha2::{Digest, Sha256};
 
-use crate::caller::SUBJECT_BYTES_MAX;
-use crate::{Algorithm, Grant, Grants, InvalidGrant, KeySource, TrustedIssuer};
+use crate::caller::is_subject;
+use crate::{Algorithm, Grant, InvalidGrant, KeySource, TrustedIssuer};
 
 /// Longest life of a token minted here: one year and a day. There is no revocation of single tokens, only of the key.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -19,8 +20,9 @@ pub const LIFETIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 pub struct NewToken {
     /// Who gets it: 1 to [`SUBJECT_BYTES_MAX`] bytes without control characters.
     pub subject: String,
-    /// What its holder may do.
-    pub grant: Grant,
+    /// What its holder may do by this token alone. With `None` the token only says who its holder is, and stored grants say
+    /// what it may do: they can be taken back before the token ends.
+    pub grant: Option<Grant>,
     /// How long it lives from now: 1 second to [`LIFETIME_MAX`]; fractions of a second are cut.
     pub lifetime: Duration,
 }
@@ -75,7 +77,8 @@ struct Claims<'a> {
     nbf: i64,
     exp: i64,
     jti: &'a str,
-    portero: &'a Grant,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    portero: Option<&'a Grant>,
 }
 
 impl Issuer {
@@ -102,13 +105,13 @@ impl Issuer {
     /// [`MintError`] when the subject, the life or the grant breaks its rule.
     pub fn mint(&self, new: &NewToken, now: Timestamp, random: u128) -> Result<Minted, MintError> {
         let subject = &new.subject;
-        if !(1..=SUBJECT_BYTES_MAX).contains(&subject.len()) || subject.chars().any(char::is_control) {
+        if !is_subject(subject) {
             return Err(MintError::Subject);
         }
         if !(Duration::from_secs(1)..=LIFETIME_MAX).contains(&new.lifetime) {
             return Err(MintError::Lifetime);
         }
-        new.grant.check()?;
+        new.grant.as_ref().map_or(Ok(()), Grant::check)?;
         let iat = now.as_secs();
         let exp = Timestamp::from_secs(iat).plus(new.lifetime).as_secs();
         let id = format!("{random:032x}");
@@ -121,7 +124,7 @@ impl Issuer {
             nbf: iat,
             exp,
             jti: &id,
-            portero: &new.grant,
+            portero: new.grant.as_ref(),
         };
         let mut token = format!("{}.{}", encode(&header), encode(&claims));
         let signature = URL_SAFE_NO_PAD.encode(self.key.sign(token.as_bytes()).to_bytes());
@@ -152,7 +155,8 @@ impl Issuer {
             audiences: vec![self.audience.clone()],
             algorithms: vec![Algorithm::EdDsa],
             keys: KeySource::Inline(self.jwks()),
-            grants: Grants::FromToken,
+            grants_in_token: true,
+            subjects: Vec::new(),
         }
     }
 }
@@ -196,7 +200,7 @@ mod tests {
         let issuer = Issuer::generate("portero", "portero", [1; 32]);
         let good = NewToken {
             subject: "ops".into(),
-            grant: Grant::platform_admin(),
+            grant: Some(Grant::platform_admin()),
             lifetime: Duration::from_secs(60),
         };
         let mint = |new: NewToken| issuer.mint(&new, Timestamp::EPOCH, 1).err();
@@ -206,7 +210,7 @@ mod tests {
         assert_eq!(mint(NewToken { lifetime: Duration::ZERO, ..good.clone() }), Some(MintError::Lifetime));
         assert_eq!(mint(NewToken { lifetime: LIFETIME_MAX * 2, ..good.clone() }), Some(MintError::Lifetime));
         assert_eq!(
-            mint(NewToken { grant: Grant::consumer(Vec::new()), ..good }),
+            mint(NewToken { grant: Some(Grant::consumer(Vec::new())), ..good }),
             Some(MintError::Grant(InvalidGrant::NoSubscriptions))
         );
     }
@@ -218,7 +222,7 @@ mod tests {
             .mint(
                 &NewToken {
                     subject: "ops".into(),
-                    grant: Grant::platform_admin(),
+                    grant: Some(Grant::platform_admin()),
                     lifetime: Duration::from_secs(60),
                 },
                 Timestamp::EPOCH,

@@ -49,11 +49,11 @@ pub enum Reason {
     /// A claim has another type or range than RFC 7519 says, or there is no usable `sub`.
     #[error("a claim of the token is malformed")]
     ClaimsMalformed,
-    /// The token, or its subject, has no grant here.
-    #[error("the token grants nothing here")]
-    GrantMissing,
     /// The grant cannot be understood; it is refused as a whole.
-    #[error("the token's grant is malformed")]
+    #[error(
+        "the token's claim 'portero' is not a grant: it needs a role that is known here, a tenant or subscriptions where the \
+         role wants them, and nothing else"
+    )]
     GrantMalformed,
 }
 
@@ -77,7 +77,6 @@ impl Reason {
             Self::Expired => "EXPIRED",
             Self::NotYetValid => "NOT_YET_VALID",
             Self::ClaimsMalformed => "CLAIMS_MALFORMED",
-            Self::GrantMissing => "GRANT_MISSING",
             Self::GrantMalformed => "GRANT_MALFORMED",
         }
     }

@@ -1,17 +1,17 @@
 //! From a bearer token to a caller.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portero_types::{Clock, Timestamp};
+use portero_types::{Clock, SubjectPattern, Timestamp};
 
 use crate::cache::KeyCache;
-use crate::caller::SUBJECT_BYTES_MAX;
+use crate::caller::is_subject;
 use crate::jwks::VerifyKey;
 use crate::source::InvalidSource;
 use crate::token::{Claims, Unverified};
-use crate::{Algorithm, Caller, Grant, InvalidGrant, KeySource, Reason, metrics};
+use crate::{Algorithm, Caller, Grant, KeySource, Reason, metrics};
 
 /// How far the issuer's clock and ours may differ: added to `exp`, taken from `nbf` and `iat`.
 pub const LEEWAY: Duration = Duration::from_secs(30);
@@ -21,15 +21,6 @@ const NAME_BYTES_MAX: usize = 1024;
 
 /// How often [`Verifier::run`] looks whether an issuer is due.
 const TICK: Duration = Duration::from_secs(1);
-
-/// Where an issuer's grants come from.
-#[derive(Clone, Debug)]
-pub enum Grants {
-    /// The claim `portero` of its tokens: for issuers that we run, or whose claims we control.
-    FromToken,
-    /// This table, by `sub`: for issuers that know nothing of us, such as Kubernetes. A claim `portero` is ignored.
-    BySubject(BTreeMap<String, Grant>),
-}
 
 /// An issuer whose tokens are accepted.
 #[derive(Clone, Debug)]
@@ -42,8 +33,11 @@ pub struct TrustedIssuer {
     pub algorithms: Vec<Algorithm>,
     /// Its public keys.
     pub keys: KeySource,
-    /// What its subjects may do.
-    pub grants: Grants,
+    /// Whether the claim `portero` of its tokens is a grant: only for issuers that we run, or whose claims we control.
+    /// Otherwise the claim is ignored.
+    pub grants_in_token: bool,
+    /// What its subjects may do, whatever their tokens say: for issuers that know nothing of us, such as Kubernetes.
+    pub subjects: Vec<(SubjectPattern, Grant)>,
 }
 
 /// Why a verifier cannot be made of this configuration. Names the issuer as configured.
@@ -64,7 +58,8 @@ pub struct Verifier {
 struct Issuer {
     audiences: Vec<String>,
     algorithms: Vec<Algorithm>,
-    grants: Grants,
+    grants_in_token: bool,
+    subjects: Vec<(SubjectPattern, Grant)>,
     keys: KeyCache,
 }
 
@@ -92,7 +87,7 @@ impl Verifier {
         if problems.is_empty() { Ok(Self { issuers: prepared }) } else { Err(problems) }
     }
 
-    /// Who holds this token (without the word `Bearer`).
+    /// Who holds this token (without the word `Bearer`), and what the token and the configuration grant: perhaps nothing.
     ///
     /// A key id that is not known makes the issuer's keys be read again, at most once per interval of its source; then
     /// this takes up to the fetch's time-out of 5 seconds. Otherwise it waits for nothing. Cancel-safe.
@@ -164,11 +159,9 @@ fn prepare(config: TrustedIssuer) -> Result<Issuer, Vec<String>> {
     if config.algorithms.is_empty() {
         problems.push("it needs at least one algorithm".to_owned());
     }
-    if let Grants::BySubject(table) = &config.grants {
-        for grant in table.values() {
-            if let Err(invalid) = grant.check() {
-                problems.push(invalid.to_string());
-            }
+    for (subject, grant) in &config.subjects {
+        if let Err(invalid) = grant.check() {
+            problems.push(format!("its subject {subject}: {invalid}"));
         }
     }
     let keys = match KeyCache::new(config.issuer, config.keys) {
@@ -179,7 +172,8 @@ fn prepare(config: TrustedIssuer) -> Result<Issuer, Vec<String>> {
             return Err(problems);
         }
     };
-    Ok(Issuer { audiences: config.audiences, algorithms: config.algorithms, grants: config.grants, keys })
+    let TrustedIssuer { audiences, algorithms, grants_in_token, subjects, .. } = config;
+    Ok(Issuer { audiences, algorithms, grants_in_token, subjects, keys })
 }
 
 impl Issuer {
@@ -214,25 +208,14 @@ impl Issuer {
 
     fn caller(&self, name: &str, claims: Claims) -> Result<Caller, Reason> {
         let expires_at = claims.exp.ok_or(Reason::ExpiryMissing)?.0;
-        let subject = claims
-            .sub
-            .filter(|sub| (1..=SUBJECT_BYTES_MAX).contains(&sub.len()) && !sub.chars().any(char::is_control))
-            .ok_or(Reason::ClaimsMalformed)?;
-        let grant = match &self.grants {
-            Grants::FromToken => {
-                let claim = claims.portero.ok_or(Reason::GrantMissing)?;
-                serde_json::from_value::<Grant>(claim).map_err(|_| Reason::GrantMalformed)?
-            }
-            Grants::BySubject(table) => table.get(&subject).cloned().ok_or(Reason::GrantMissing)?,
-        };
-        grant.check().map_err(|_: InvalidGrant| Reason::GrantMalformed)?;
-        Ok(Caller {
-            issuer: name.to_owned(),
-            subject,
-            role: grant.role,
-            tenant: grant.tenant,
-            subscriptions: grant.subscriptions,
-            expires_at,
-        })
+        let subject = claims.sub.filter(|sub| is_subject(sub)).ok_or(Reason::ClaimsMalformed)?;
+        let configured = self.subjects.iter().filter(|(pattern, _)| pattern.matches(&subject));
+        let mut grants: Vec<Grant> = configured.map(|(_, grant)| grant.clone()).collect();
+        if let Some(claim) = claims.portero.filter(|_| self.grants_in_token) {
+            let grant: Grant = serde_json::from_value(claim).map_err(|_| Reason::GrantMalformed)?;
+            grant.check().map_err(|_| Reason::GrantMalformed)?;
+            grants.push(grant);
+        }
+        Ok(Caller { issuer: name.to_owned(), subject, expires_at, grants })
     }
 }

@@ -25,3 +25,5 @@ pub const HEADERS_KEPT_MAX: usize = 32;
 pub const HEADER_VALUE_BYTES_MAX: usize = 4 * 1024;
 /// Longest reason text that a consumer may give when it settles, bytes of UTF-8; a longer one is cut.
 pub const REASON_BYTES_MAX: usize = 1024;
+/// Longest name of a caller (`sub` of its token) and longest pattern of one, bytes of UTF-8.
+pub const SUBJECT_BYTES_MAX: usize = 256;

@@ -130,7 +130,7 @@ impl Gateway {
 
     /// A token, valid from the gateway's present moment.
     pub(crate) fn token(&self, grant: Grant, lifetime: Duration) -> String {
-        let new = NewToken { subject: "tester".to_owned(), grant, lifetime };
+        let new = NewToken { subject: "tester".to_owned(), grant: Some(grant), lifetime };
         let minted = self.issuer.mint(&new, self.clock.now(), u128::from(fixture::fresh()));
         minted.expect("a token").token.expose_secret().to_owned()
     }

@@ -25,7 +25,7 @@ pub(crate) fn verifier() -> Verifier {
 pub(crate) fn minted(issuer: &Issuer) -> String {
     let new = NewToken {
         subject: "ops".into(),
-        grant: Grant::platform_admin(),
+        grant: Some(Grant::platform_admin()),
         lifetime: Duration::from_secs(600),
     };
     issuer.mint(&new, NOW, 7).unwrap().token.expose_secret().clone()
@@ -38,7 +38,7 @@ pub(crate) fn good_parts() -> (Value, Value) {
         json!({ "alg": "EdDSA", "typ": "JWT", "kid": issuer().key_id() }),
         json!({
             "iss": "https://portero.test", "aud": "portero", "sub": "ops",
-            "iat": now, "nbf": now, "exp": now + 600, "portero": { "role": "admin" },
+            "iat": now, "nbf": now, "exp": now + 600, "portero": { "role": "platform-admin" },
         }),
     )
 }

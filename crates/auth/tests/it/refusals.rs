@@ -1,14 +1,13 @@
 //! Each way a token can be wrong has its own reason.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jsonwebtoken::{Algorithm as Alg, EncodingKey};
 use portero_auth::{
-    Algorithm, Grant, Grants, Issuer, KeySource, LEEWAY, NewToken, Reason, Role, TOKEN_BYTES_MAX,
-    TrustedIssuer, Verifier,
+    Algorithm, Grant, Issuer, KeySource, LEEWAY, NewToken, Reason, Role, TOKEN_BYTES_MAX, TrustedIssuer,
+    Verifier,
 };
-use portero_types::{SubscriptionId, TenantId, Timestamp};
+use portero_types::{SubjectPattern, SubscriptionId, TenantId, Timestamp};
 use serde_json::{Value, json};
 
 use crate::forge::{
@@ -33,21 +32,20 @@ async fn reason_with_header(change: impl FnOnce(&mut Value)) -> Reason {
 
 #[tokio::test]
 async fn a_minted_token_says_who_calls_and_until_when() {
+    let grant = Grant {
+        tenant: Some(TenantId::new("acme").unwrap()),
+        ..Grant::consumer(vec![SubscriptionId::new("billing").unwrap()])
+    };
     let new = NewToken {
         subject: "billing-service".into(),
-        grant: Grant {
-            tenant: Some(TenantId::new("acme").unwrap()),
-            ..Grant::consumer(vec![SubscriptionId::new("billing").unwrap()])
-        },
+        grant: Some(grant.clone()),
         lifetime: Duration::from_secs(60),
     };
     let minted = issuer().mint(&new, NOW, 7).unwrap();
     let caller = verifier().verify(minted.token.expose_secret(), NOW).await.unwrap();
     assert_eq!(caller.subject, "billing-service");
     assert_eq!(caller.issuer, "https://portero.test");
-    assert_eq!(caller.role, Role::Consumer);
-    assert_eq!(caller.tenant, Some(TenantId::new("acme").unwrap()));
-    assert_eq!(caller.subscriptions, [SubscriptionId::new("billing").unwrap()]);
+    assert_eq!(caller.grants, [grant]);
     assert_eq!(caller.expires_at, NOW.plus(Duration::from_secs(60)));
     assert_eq!(caller.expires_at, minted.expires_at);
 }
@@ -224,18 +222,18 @@ async fn claims_of_another_type_or_range_are_malformed() {
 }
 
 #[tokio::test]
-async fn a_grant_that_is_not_fully_understood_grants_nothing() {
-    assert_eq!(
-        reason_with_claims(|c| drop(c.as_object_mut().unwrap().remove("portero"))).await,
-        Reason::GrantMissing
-    );
+async fn a_grant_that_is_not_fully_understood_refuses_the_token() {
     for grant in [
         json!({}),
-        json!("admin"),
+        json!("platform-admin"),
+        json!([{ "role": "platform-admin" }]),
         json!({ "role": "root" }),
-        json!({ "role": "admin", "scope": "all" }),
-        json!({ "role": "admin", "tenant": "Not A Slug" }),
-        json!({ "role": "admin", "subscriptions": ["billing"] }),
+        json!({ "role": "admin" }),
+        json!({ "role": "platform-admin", "scope": "all" }),
+        json!({ "role": "platform-admin", "tenant": "acme" }),
+        json!({ "role": "platform-admin", "subscriptions": ["billing"] }),
+        json!({ "role": "tenant-admin" }),
+        json!({ "role": "viewer", "tenant": "Not A Slug" }),
         json!({ "role": "consumer" }),
         json!({ "role": "consumer", "subscriptions": [] }),
         json!({ "role": "consumer", "subscriptions": (0..101).map(|n| format!("s{n}")).collect::<Vec<_>>() }),
@@ -250,14 +248,42 @@ async fn an_issuer_without_our_claims_gets_grants_by_subject_only() {
     let service = "system:serviceaccount:shop:billing";
     let grant = Grant::consumer(vec![SubscriptionId::new("billing").unwrap()]);
     let mut trusted = issuer().trusted();
-    trusted.grants = Grants::BySubject(BTreeMap::from([(service.to_owned(), grant)]));
+    trusted.grants_in_token = false;
+    let all = Grant::of(Role::Viewer, None);
+    trusted.subjects = vec![
+        (SubjectPattern::new(service).unwrap(), grant.clone()),
+        (SubjectPattern::new("system:serviceaccount:shop:*").unwrap(), all.clone()),
+    ];
     let verifier = Verifier::new(vec![trusted]).unwrap();
     let (header, mut claims) = good_parts();
-    claims["sub"] = json!(service);
+    for (subject, grants) in [
+        (service, vec![grant, all.clone()]),
+        ("system:serviceaccount:shop:other", vec![all]),
+        ("system:serviceaccount:other:billing", Vec::new()),
+    ] {
+        claims["sub"] = json!(subject);
+        let caller = verifier.verify(&signed(&header, &claims), NOW).await.unwrap();
+        assert_eq!(caller.grants, grants, "{subject}: the token's own claim to be admin is ignored");
+    }
+}
+
+#[tokio::test]
+async fn a_token_may_say_only_who_its_holder_is() {
+    let new = NewToken { subject: "ops".into(), grant: None, lifetime: Duration::from_secs(60) };
+    let minted = issuer().mint(&new, NOW, 7).unwrap();
+    let caller = verifier().verify(minted.token.expose_secret(), NOW).await.unwrap();
+    assert_eq!((caller.subject.as_str(), caller.grants), ("ops", Vec::new()));
+}
+
+#[tokio::test]
+async fn the_grants_of_token_and_configuration_add_up() {
+    let mut trusted = issuer().trusted();
+    let configured = Grant::of(Role::Security, None);
+    trusted.subjects = vec![(SubjectPattern::new("ops").unwrap(), configured.clone())];
+    let (header, claims) = good_parts();
+    let verifier = Verifier::new(vec![trusted]).unwrap();
     let caller = verifier.verify(&signed(&header, &claims), NOW).await.unwrap();
-    assert_eq!(caller.role, Role::Consumer, "the token's own claim to be admin is ignored");
-    claims["sub"] = json!("system:serviceaccount:shop:other");
-    assert_eq!(verifier.verify(&signed(&header, &claims), NOW).await.unwrap_err(), Reason::GrantMissing);
+    assert_eq!(caller.grants, [configured, Grant::platform_admin()]);
 }
 
 #[tokio::test]
@@ -269,7 +295,8 @@ async fn rsa_and_elliptic_curve_issuers_verify_beside_each_other() {
         audiences: vec!["portero".to_owned()],
         algorithms: vec![algorithm],
         keys: KeySource::Inline(keys),
-        grants: Grants::FromToken,
+        grants_in_token: true,
+        subjects: Vec::new(),
     };
     let verifier = Verifier::new(vec![
         trusted("https://rsa.test", Algorithm::Rs256, jwks(&rsa, Alg::RS256, "r")),
@@ -298,11 +325,12 @@ fn all_problems_of_a_configuration_are_told_at_once() {
         audiences: Vec::new(),
         algorithms: Vec::new(),
         keys: KeySource::Inline("{}".to_owned()),
-        grants: Grants::FromToken,
+        grants_in_token: true,
+        subjects: vec![(SubjectPattern::new("ops").unwrap(), Grant::of(Role::TenantAdmin, None))],
     };
     let twice = issuer().trusted();
     let problems = Verifier::new(vec![bad, twice.clone(), twice]).unwrap_err();
-    assert_eq!(problems.len(), 4, "{problems:?}");
+    assert_eq!(problems.len(), 5, "{problems:?}");
 }
 
 #[test]

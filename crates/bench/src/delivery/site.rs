@@ -45,7 +45,7 @@ impl Site {
             say(&site.settings.to_string());
             let (keyring, key) = (site.path("keyring.json"), site.path("issuer.pem"));
             site.run(&["keyring", "generate", &keyring]).await?;
-            site.run(&["token", "--role", "admin", "--create-key", "--key", &key]).await?;
+            site.run(&["token", "jwks", "--create-key", "--key", &key]).await?;
             measure(&site).await
         };
         let outcome = outcome.await;
@@ -71,13 +71,13 @@ impl Site {
 
     /// A token of an administrator of everything.
     pub(super) async fn admin_token(&self) -> anyhow::Result<String> {
-        self.run(&["token", "--key", &self.path("issuer.pem"), "--ttl", "6h", "--role", "admin"]).await
+        self.run(&["token", "mint", "--key", &self.path("issuer.pem"), "--ttl", "6h", "--role", "platform-admin"]).await
     }
 
     /// A token of a consumer of these subscriptions.
     pub(super) async fn consumer_token(&self, subscriptions: &[String]) -> anyhow::Result<String> {
         let key = self.path("issuer.pem");
-        let mut arguments = vec!["token", "--key", &key, "--ttl", "6h", "--role", "consumer"];
+        let mut arguments = vec!["token", "mint", "--key", &key, "--ttl", "6h", "--role", "consumer"];
         for subscription in subscriptions {
             arguments.extend(["--subscription", subscription]);
         }

@@ -21,7 +21,7 @@ pub(crate) use parked::ParkedCommand;
 pub(crate) use provider::ProviderCommand;
 pub(crate) use send::SendArgs;
 pub(crate) use tail::TailArgs;
-pub(crate) use token::{TokenArgs, TokenRole};
+pub(crate) use token::{IssuerKey, MintArgs, RoleName, TokenCommand};
 use value::{moment, setting};
 pub(crate) use verify::VerifyArgs;
 
@@ -76,8 +76,9 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Follow a subscription: print each event and acknowledge it.
     Tail(TailArgs),
-    /// Mint a token with the local issuer's key.
-    Token(TokenArgs),
+    /// Mint tokens with the local issuer's key, and show its public keys.
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Make and look after the keyring that encrypts secrets.
     #[command(subcommand)]
     Keyring(KeyringCommand),
@@ -216,8 +217,10 @@ mod tests {
     #[test]
     fn what_the_documentation_says_is_understood() {
         for line in [
-            "portero token --role admin --key issuer.json --create-key",
-            "portero token --jwks",
+            "portero token mint --role platform-admin --key issuer.pem --create-key",
+            "portero token mint --role tenant-admin --tenant acme",
+            "portero token mint --subject alice",
+            "portero token jwks --key issuer.pem",
             "portero tenant create acme --display-name Acme",
             "portero source create acme stripe --preset stripe",
             "portero source create acme own --recipe-file recipe.json --output json",
@@ -258,6 +261,9 @@ mod tests {
     fn what_makes_no_sense_is_refused_at_once() {
         for line in [
             "portero token",
+            "portero token mint",
+            "portero token mint --role admin",
+            "portero token mint --subject alice --tenant acme",
             "portero source create acme own",
             "portero source create acme own --preset stripe --recipe-file recipe.json",
             "portero provider show",

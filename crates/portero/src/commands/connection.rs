@@ -63,7 +63,7 @@ fn token(args: &ConnectArgs, dev_token: &Path) -> Result<Token, Failure> {
         (None, None) => Err(Failure::new(
             Kind::NoPermission,
             format!(
-                "no token: give --token-file FILE (or PORTERO_TOKEN_FILE), mint one with `portero token`, or run this in \
+                "no token: give --token-file FILE (or PORTERO_TOKEN_FILE), mint one with `portero token mint`, or run this in \
                  the folder where `portero dev` runs, which leaves one in {}",
                 dev_token.display()
             ),

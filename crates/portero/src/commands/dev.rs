@@ -85,7 +85,7 @@ fn write_tokens(folder: &Path, issuer: &Issuer, clock: &SystemClock) -> anyhow::
         SubscriptionId::new(SUBSCRIPTION).context("the demo subscription's id is not valid")?;
     let grants = [("admin", Grant::platform_admin()), ("consumer", Grant::consumer(vec![subscription]))];
     for (name, grant) in grants {
-        let new = NewToken { subject: format!("dev-{name}"), grant, lifetime: TOKEN_LIFETIME };
+        let new = NewToken { subject: format!("dev-{name}"), grant: Some(grant), lifetime: TOKEN_LIFETIME };
         let minted =
             issuer.mint(&new, clock.now(), entropy::random_u128()).context("a token cannot be minted")?;
         let path = folder.join(format!("{name}.token"));

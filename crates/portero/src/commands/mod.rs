@@ -55,7 +55,7 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
         Command::Verify(args) => verify::run(args).await,
         Command::Send(args) => Box::pin(send::run(args)).await,
         Command::Tail(args) => Box::pin(tail::run(args)).await,
-        Command::Token(args) => token::run(args).await,
+        Command::Token(command) => token::run(command),
         Command::Keyring(command) => keyring::run(command).await,
         Command::Config(command) => config::run(command).await,
         Command::Completions { shell } => completions::run(shell).await,

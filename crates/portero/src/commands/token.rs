@@ -1,4 +1,4 @@
-//! `portero token`: mint a token with the local issuer's key, or show its public keys.
+//! `portero token`: mint tokens with the local issuer's key, show its public keys.
 
 use std::path::Path;
 
@@ -8,18 +8,28 @@ use serde::Serialize;
 
 use super::exit::Failure;
 use super::present::moment;
-use crate::cli::{Output, TokenArgs, TokenRole};
+use crate::cli::{IssuerKey, MintArgs, Output, RoleName, TokenCommand};
 use crate::clock::SystemClock;
 use crate::{entropy, local_issuer, print};
 
+/// The holder of a token that names nobody.
+const SUBJECT: &str = "cli";
+
 /// Prints a token, or the public keys.
-pub(crate) async fn run(args: TokenArgs) -> anyhow::Result<()> {
-    let Some(role) = args.role.filter(|_| !args.jwks) else {
-        return print::line(&issuer(&args.key, args.create_key)?.jwks());
-    };
-    let grant = grant(role, &args).map_err(|error| Failure::usage(error.to_string()))?;
-    let issuer = issuer(&args.key, args.create_key)?;
-    let new = NewToken { subject: args.subject.clone(), grant, lifetime: args.ttl };
+pub(crate) fn run(command: TokenCommand) -> anyhow::Result<()> {
+    match command {
+        TokenCommand::Mint(args) => mint(&args),
+        TokenCommand::Jwks { key } => print::line(&issuer(&key)?.jwks()),
+    }
+}
+
+fn mint(args: &MintArgs) -> anyhow::Result<()> {
+    let grant = args.role.map(|role| grant(role, args)).transpose();
+    let grant = grant.map_err(|error| Failure::usage(error.to_string()))?;
+    let issuer = issuer(&args.issuer)?;
+    let subject = args.subject.as_deref().unwrap_or(SUBJECT);
+    let only_names = grant.is_none();
+    let new = NewToken { subject: subject.to_owned(), grant, lifetime: args.ttl };
     let minted = issuer
         .mint(&new, SystemClock::default().now(), entropy::random_u128())
         .map_err(|error| Failure::usage(error.to_string()))?;
@@ -32,12 +42,19 @@ pub(crate) async fn run(args: TokenArgs) -> anyhow::Result<()> {
                 moment(minted.expires_at),
                 minted.id
             ));
+            if only_names {
+                print::note(&format!(
+                    "it says who its holder is and grants nothing; `portero grant create` with --issuer {} and --subject \
+                     {subject} does",
+                    local_issuer::NAME
+                ));
+            }
             Ok(())
         }
         Output::Json => print::json(&Shown {
             token: minted.token.expose_secret(),
             token_id: &minted.id,
-            subject: &args.subject,
+            subject,
             expire_time: moment(minted.expires_at),
         }),
     }
@@ -52,18 +69,28 @@ struct Shown<'a> {
     expire_time: String,
 }
 
-fn grant(role: TokenRole, args: &TokenArgs) -> Result<Grant, InvalidId> {
+fn grant(role: RoleName, args: &MintArgs) -> Result<Grant, InvalidId> {
     let tenant = args.tenant.as_deref().map(TenantId::new).transpose()?;
     let subscriptions = args.subscriptions.iter().map(SubscriptionId::new).collect::<Result<_, _>>()?;
-    let role = match role {
-        TokenRole::Admin => Role::Admin,
-        TokenRole::Consumer => Role::Consumer,
-    };
-    Ok(Grant { role, tenant, subscriptions })
+    Ok(Grant { role: role.into(), tenant, subscriptions })
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Self {
+        match name {
+            RoleName::PlatformAdmin => Self::PlatformAdmin,
+            RoleName::TenantAdmin => Self::TenantAdmin,
+            RoleName::Security => Self::Security,
+            RoleName::Operator => Self::Operator,
+            RoleName::Consumer => Self::Consumer,
+            RoleName::Viewer => Self::Viewer,
+        }
+    }
 }
 
 /// Loads the key; makes it when that was asked for and there is none.
-fn issuer(path: &Path, create: bool) -> Result<Issuer, Failure> {
+fn issuer(IssuerKey { key, create_key }: &IssuerKey) -> Result<Issuer, Failure> {
+    let (path, create): (&Path, bool) = (key, *create_key);
     let load = || Issuer::load(path, local_issuer::NAME, local_issuer::AUDIENCE);
     match load() {
         Err(KeyFileError::Missing { .. }) if create => {
@@ -96,23 +123,26 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn args(line: &str) -> TokenArgs {
-        let Command::Token(args) = Cli::try_parse_from(line.split_whitespace()).expect("understood").command
-        else {
-            panic!("token")
-        };
+    fn args(line: &str) -> MintArgs {
+        let parsed = Cli::try_parse_from(line.split_whitespace()).expect("understood");
+        let Command::Token(TokenCommand::Mint(args)) = parsed.command else { panic!("token mint") };
         args
     }
 
     #[test]
     fn grants_follow_the_arguments() {
-        let admin = args("portero token --role admin --tenant acme");
+        let granted = |line: &str| {
+            let args = args(&format!("portero token mint {line}"));
+            grant(args.role.expect("a role"), &args)
+        };
         let acme = TenantId::new("acme").expect("valid");
-        assert_eq!(grant(TokenRole::Admin, &admin), Ok(Grant::tenant_admin(acme)));
-        let consumer = args("portero token --role consumer --subscription a --subscription b");
+        assert_eq!(granted("--role tenant-admin --tenant acme"), Ok(Grant::tenant_admin(acme)));
         let names = ["a", "b"].map(|id| SubscriptionId::new(id).expect("valid")).to_vec();
-        assert_eq!(grant(TokenRole::Consumer, &consumer), Ok(Grant::consumer(names)));
-        let bad = grant(TokenRole::Consumer, &args("portero token --role consumer --subscription A"));
+        assert_eq!(granted("--role consumer --subscription a --subscription b"), Ok(Grant::consumer(names)));
+        for role in Role::ALL {
+            assert_eq!(granted(&format!("--role {role}")).map(|grant| grant.role), Ok(role));
+        }
+        let bad = granted("--role consumer --subscription A");
         assert!(bad.expect_err("not a slug").to_string().starts_with("a subscription id must be"));
     }
 
@@ -120,11 +150,12 @@ mod tests {
     fn a_missing_key_is_made_only_when_asked_for() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("issuer.pem");
-        let refusal = issuer(&path, false).expect_err("none").to_string();
+        let issuer_at = |path: &Path, create_key| issuer(&IssuerKey { key: path.to_owned(), create_key });
+        let refusal = issuer_at(&path, false).expect_err("none").to_string();
         assert!(refusal.contains("issuer.pem") && refusal.contains("--create-key"), "{refusal}");
-        let made = issuer(&path, true).expect("made");
-        assert_eq!(issuer(&path, true).expect("loaded").jwks(), made.jwks(), "the same key");
+        let made = issuer_at(&path, true).expect("made");
+        assert_eq!(issuer_at(&path, true).expect("loaded").jwks(), made.jwks(), "the same key");
         let nowhere = folder.path().join("missing").join("issuer.pem");
-        assert!(issuer(&nowhere, true).expect_err("no folder").to_string().contains("missing"));
+        assert!(issuer_at(&nowhere, true).expect_err("no folder").to_string().contains("missing"));
     }
 }

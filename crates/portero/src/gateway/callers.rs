@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use portero_auth::{Grants, Issuer, JwksUrl, KeySource, TrustedIssuer, Verifier};
+use portero_auth::{Issuer, JwksUrl, KeySource, TrustedIssuer, Verifier};
 
 use crate::config::{Auth, IssuerConfig, Jwks};
 use crate::local_issuer;
 
 /// A verifier of all configured issuers. One that trusts nobody refuses everybody.
 pub(crate) fn verifier(settings: &Auth) -> anyhow::Result<Arc<Verifier>> {
-    let mut issuers = settings.issuers.iter().map(trusted).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut issuers: Vec<_> = settings.issuers.iter().map(trusted).collect();
     if let Some(path) = &settings.local_issuer_key_file {
-        let issuer = Issuer::load(path, local_issuer::NAME, local_issuer::AUDIENCE)
-            .context("the local issuer's key cannot be used; make one with `portero token --create-key`")?;
+        let issuer = Issuer::load(path, local_issuer::NAME, local_issuer::AUDIENCE).context(
+            "the local issuer's key cannot be used; make one with `portero token mint --create-key`",
+        )?;
         issuers.push(issuer.trusted());
     }
     if issuers.is_empty() {
@@ -28,24 +29,19 @@ pub(crate) fn verifier(settings: &Auth) -> anyhow::Result<Arc<Verifier>> {
     Ok(Arc::new(verifier))
 }
 
-fn trusted(config: &IssuerConfig) -> anyhow::Result<TrustedIssuer> {
-    let algorithms = config
-        .algorithms
-        .iter()
-        .map(|name| name.parse())
-        .collect::<Result<_, _>>()
-        .with_context(|| format!("the algorithms of issuer {:?} cannot be used", config.issuer))?;
-    let keys = match &config.jwks {
-        Jwks::File(path) => KeySource::File(path.clone()),
-        Jwks::Url(url) => {
-            KeySource::Url(JwksUrl { url: url.clone(), ca_file: None, bearer_token_file: None })
+fn trusted(config: &IssuerConfig) -> TrustedIssuer {
+    let keys = match config.jwks.clone() {
+        Jwks::File(path) => KeySource::File(path),
+        Jwks::Url { url, ca_file, bearer_token_file } => {
+            KeySource::Url(JwksUrl { url, ca_file, bearer_token_file })
         }
     };
-    Ok(TrustedIssuer {
+    TrustedIssuer {
         issuer: config.issuer.clone(),
-        audiences: vec![config.audience.clone()],
-        algorithms,
+        audiences: config.audiences.clone(),
+        algorithms: config.algorithms.clone(),
         keys,
-        grants: Grants::FromToken,
-    })
+        grants_in_token: config.grants_in_token,
+        subjects: config.subjects.clone(),
+    }
 }

@@ -77,7 +77,7 @@ impl Service {
     fn by<T>(&self, grant: &Grant, message: T) -> Request<T> {
         let new = NewToken {
             subject: "tester".to_owned(),
-            grant: grant.clone(),
+            grant: Some(grant.clone()),
             lifetime: Duration::from_secs(30 * 86_400),
         };
         let minted = self.issuer.mint(&new, NOW, 1).expect("a token");

@@ -53,7 +53,7 @@ impl Stage {
 }
 
 fn token(issuer: &Issuer, clock: &SystemClock, subject: &str, grant: Grant) -> anyhow::Result<String> {
-    let new = NewToken { subject: subject.to_owned(), grant, lifetime: TOKEN_LIFETIME };
+    let new = NewToken { subject: subject.to_owned(), grant: Some(grant), lifetime: TOKEN_LIFETIME };
     let minted =
         issuer.mint(&new, clock.now(), entropy::random_u128()).context("a token cannot be minted")?;
     Ok(minted.token.expose_secret().clone())
