@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use portero_auth::{Grant, Issuer, NewToken};
 use portero_client::v1::{self, subscriber_service_client::SubscriberServiceClient};
-use portero_client::{Client, ErrorKind, SubscribeOptions};
+use portero_client::{ErrorKind, SubscribeOptions};
 use portero_types::Timestamp;
 use tonic::Code;
 
-use crate::harness::{Consumer, Gateway, Kind, Setup, Site, Source, now, stripe_event, subscription};
+use crate::harness::{
+    Client, Consumer, Gateway, Heard, Kind, Setup, Site, Source, now, stripe_event, subscription,
+};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -87,17 +89,14 @@ async fn every_call_wants_a_token_that_allows_it() {
 
 /// Settles by a unary call; gives its code.
 async fn settle(gateway: &Gateway, token: &str) -> Code {
-    let mut client = SubscriberServiceClient::connect(gateway.grpc_url()).await.expect("a connection");
+    let mut client = SubscriberServiceClient::new(Heard::new(gateway.grpc_url(), token));
     let items = vec![v1::Settlement {
         token: bytes::Bytes::from_static(b"nothing"),
         outcome: v1::Outcome::Ack.into(),
         ..v1::Settlement::default()
     }];
     let message = v1::SettleRequest { subscription: "subscriptions/billing".to_owned(), items };
-    let mut request = tonic::Request::new(message);
-    let bearer = format!("Bearer {token}").parse().expect("a header's value");
-    request.metadata_mut().insert("authorization", bearer);
-    client.settle(request).await.map_or_else(|status| status.code(), |_| Code::Ok)
+    client.settle(message).await.map_or_else(|status| status.code(), |_| Code::Ok)
 }
 
 /// The token with its last character but one changed in the claims.

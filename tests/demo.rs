@@ -5,12 +5,12 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::harness::Site;
+use crate::harness::{Site, output};
 
 /// Runs the demo with `folder` as the place for temporary files.
 fn demo(folder: &Path, arguments: &[&str]) -> Output {
     let mut command: Command = Site::program();
-    command.arg("demo").args(arguments).env("TMPDIR", folder).output().expect("the program runs")
+    output(command.arg("demo").args(arguments).env("TMPDIR", folder))
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Site, eventually};
+use crate::harness::{Site, canaries, eventually, output};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -54,7 +54,7 @@ impl Dev {
     }
 
     fn run(&self, words: &str, more: &[&str]) -> Output {
-        self.command(words, more).output().expect("the program runs")
+        output(&mut self.command(words, more))
     }
 
     /// The answers of `send`, as `status outcome`.
@@ -93,6 +93,21 @@ impl Drop for Dev {
         // It may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            return;
+        }
+        // What it prints for its user holds secrets; its log never does.
+        canaries::plant_files(&self.folder.join("data"));
+        for secret in self.printed.split(|letter: char| !letter.is_ascii_graphic()) {
+            if secret.starts_with("whsec_") {
+                canaries::plant_secret(secret);
+            }
+        }
+        for entry in std::fs::read_dir(&self.folder).expect("a folder").flatten() {
+            if entry.file_name().to_string_lossy().ends_with(".log") {
+                canaries::assert_none("the log", std::fs::read(entry.path()).expect("a log"));
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod harness;
 
 mod auth;
 mod bad_input;
+mod canaries;
 mod crash;
 mod database;
 mod demo;

@@ -2,12 +2,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use portero_client::{Admin, v1};
+use portero_client::v1;
 use portero_recipe::Recipe;
 use rcgen::{CertificateParams, KeyPair, SigningKey as _};
 use serde_json::{Value, json};
 
-use crate::harness::{Gateway, Internet, Kind, Provider, Setup, Signed, Site, Source, eventually};
+use crate::harness::{
+    Admin, Gateway, Internet, Kind, Provider, Setup, Signed, Site, Source, eventually, plant_path,
+};
 use crate::kinds::on_each_store;
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
@@ -93,6 +95,7 @@ async fn source(admin: &mut Admin, gateway: &Gateway, preset: &str, settings: &[
     let parent = "tenants/acme".to_owned();
     let request = v1::CreateSourceRequest { parent, source_id: preset.to_owned(), source: Some(source) };
     let made = admin.create_source(request).await.expect("a source").into_inner();
+    plant_path(&made.ingest_path);
     let recipe = Recipe::preset(preset).expect("a preset");
     let source = Source { name: made.name, path: made.ingest_path, secret: String::new(), recipe };
     let probe = Provider::new(gateway, &source);

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use crate::harness::{Gateway, Kind, Site};
+use crate::harness::{Gateway, Kind, Site, output};
 use crate::kinds::on_each_store;
 
 fn text(output: &Output) -> String {
@@ -10,7 +10,7 @@ fn text(output: &Output) -> String {
 }
 
 fn run(mut command: Command, arguments: &[&str]) -> Output {
-    command.args(arguments).output().expect("the program runs")
+    output(command.args(arguments))
 }
 
 on_each_store!(an_empty_database_is_refused_with_the_command_that_helps_and_migrating_twice_is_fine);

@@ -6,33 +6,24 @@ use portero_client::v1::subscriber_service_client::SubscriberServiceClient;
 use portero_client::v1::{self, subscribe_request, subscribe_response};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
-use tonic::{Request, Streaming};
+use tonic::Streaming;
 
-use super::{Gateway, eventually};
+use super::{Gateway, Heard, eventually};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client of the protocol without the SDK, with a token for one subscription.
 pub(crate) struct Bare {
-    client: SubscriberServiceClient<Channel>,
-    token: String,
+    client: SubscriberServiceClient<Heard>,
     pub(crate) subscription: String,
 }
 
 impl Bare {
     /// With a token for one subscription.
     pub(crate) async fn new(gateway: &Gateway, subscription: &str) -> Self {
-        let client = SubscriberServiceClient::connect(gateway.grpc_url()).await.expect("a connection");
         let token = gateway.site.consumer_token(subscription);
-        Self { client, token, subscription: format!("subscriptions/{subscription}") }
-    }
-
-    fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        let bearer = format!("Bearer {}", self.token).parse().expect("a header's value");
-        request.metadata_mut().insert("authorization", bearer);
-        request
+        let client = SubscriberServiceClient::new(Heard::new(gateway.grpc_url(), &token));
+        Self { client, subscription: format!("subscriptions/{subscription}") }
     }
 
     /// Opens a stream with these flow limits; dropping the sender closes it.
@@ -58,8 +49,12 @@ impl Bare {
     ) -> (mpsc::Sender<v1::SubscribeRequest>, Streaming<v1::SubscribeResponse>) {
         let (sender, receiver) = mpsc::channel(16);
         sender.send(v1::SubscribeRequest { frame: Some(first) }).await.expect("room");
-        let request = self.request(ReceiverStream::new(receiver));
-        let stream = self.client.subscribe(request).await.expect("response headers").into_inner();
+        let stream = self
+            .client
+            .subscribe(ReceiverStream::new(receiver))
+            .await
+            .expect("response headers")
+            .into_inner();
         (sender, stream)
     }
 
@@ -69,9 +64,8 @@ impl Bare {
             v1::Settlement { token: token.clone(), outcome: v1::Outcome::Ack.into(), ..Default::default() };
         let message = v1::SettleRequest { subscription: self.subscription.clone(), items: vec![item] };
         eventually("the ack has a final status", PATIENCE, async || {
-            let request = self.request(message.clone());
             let status =
-                self.client.settle(request).await.expect("statuses").into_inner().results[0].status();
+                self.client.settle(message.clone()).await.expect("statuses").into_inner().results[0].status();
             (status != v1::SettlementStatus::TryAgain).then_some(status)
         })
         .await

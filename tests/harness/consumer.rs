@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use portero_client::{
-    CancellationToken, Client, Delivery, Disconnect, Error, Observer, Outcome, SettlementStatus,
-    SubscribeOptions,
+    CancellationToken, Delivery, Disconnect, Error, Observer, Outcome, SettlementStatus, SubscribeOptions,
 };
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Gateway, Proxy, Site, client_at, eventually};
+use super::{Client, Gateway, Proxy, Site, canaries, eventually};
 
 /// One delivery as the handler saw it.
 #[derive(Clone, Debug)]
@@ -71,7 +70,9 @@ impl Observer for Bookkeeper {
     }
 
     fn disconnected(&self, why: &Disconnect<'_>, _next_attempt_in: Option<Duration>) {
-        self.books().disconnections.push(format!("{why:?}"));
+        let why = format!("{why:?}");
+        canaries::assert_none("the reason of a disconnection", &why);
+        self.books().disconnections.push(why);
     }
 
     fn delivered(&self, delivery: &Delivery) {
@@ -110,7 +111,7 @@ impl Consumer {
 
     /// Acks everything from a subscription, by way of a proxy.
     pub(crate) async fn through(proxy: &Proxy, site: &Site, subscription: &str) -> Self {
-        let client = client_at(proxy.url(), &site.consumer_token(subscription)).await;
+        let client = Client::connect(proxy.url(), &site.consumer_token(subscription)).await;
         Self::of(client, subscription, |_| async { Outcome::Ack })
     }
 

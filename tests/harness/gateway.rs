@@ -1,17 +1,19 @@
 //! `portero serve` as a child process: started, killed, asked to stop, started again on the same ports and data.
 
 use std::fs::OpenOptions;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
-use portero_client::{Admin, Client, ClientConfig, Token};
-
 use super::log::Log;
-use super::{Process, Site, eventually, free_port};
+use super::{Admin, Client, Process, Site, canaries, eventually, free_port};
 
 /// How long a start may take. A debug build on a busy machine is slow.
 const START: Duration = Duration::from_secs(60);
+/// How long the last page of a process may take.
+const LAST_PAGE: Duration = Duration::from_millis(500);
 const SERVING: &str = "the gateway is serving";
 
 /// A gateway process.
@@ -24,6 +26,8 @@ pub(crate) struct Gateway {
     process: Option<Process>,
     /// A text of log lines that belong to the test although no healthy gateway writes them.
     expected: Option<&'static str>,
+    /// The metrics of each of its processes, as they were last.
+    pages: String,
 }
 
 impl Gateway {
@@ -42,10 +46,21 @@ impl Gateway {
             ("INSTANCE_ID", name),
             ("SHUTDOWN__DRAIN_DELAY", "0s".to_owned()),
             ("SHUTDOWN__DRAIN_TIMEOUT", "5s".to_owned()),
+            // All that it has to say, to be searched for what it must not.
+            ("TELEMETRY__LOG_LEVEL", "debug".to_owned()),
         ];
         let settings = settings.map(|(key, value)| (key.to_owned(), value)).to_vec();
         let arguments = ["serve", "--migrate"].map(str::to_owned).to_vec();
-        Self { site: Arc::clone(site), log, settings, ports, arguments, process: None, expected: None }
+        Self {
+            site: Arc::clone(site),
+            log,
+            settings,
+            ports,
+            arguments,
+            process: None,
+            expected: None,
+            pages: String::new(),
+        }
     }
 
     /// Starts one and waits until it serves.
@@ -115,11 +130,13 @@ impl Gateway {
 
     /// Ends it without warning (SIGKILL).
     pub(crate) fn kill(&mut self) {
+        self.note_metrics();
         self.process.take().expect("the gateway runs").kill();
     }
 
     /// Asks it to stop (SIGTERM).
     pub(crate) fn terminate(&mut self) {
+        self.note_metrics();
         self.signal("TERM");
     }
 
@@ -172,7 +189,7 @@ impl Gateway {
 
     /// A client with this token.
     pub(crate) async fn client(&self, token: &str) -> Client {
-        client_at(self.grpc_url(), token).await
+        Client::connect(self.grpc_url(), token).await
     }
 
     /// The admin service, as an administrator of everything.
@@ -189,23 +206,50 @@ impl Gateway {
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
             .sum()
     }
+
+    /// Keeps the metrics of a process that is about to end.
+    fn note_metrics(&mut self) {
+        if self.process.is_some() && self.exited().is_none() {
+            self.pages.push_str(&blocking_get(self.ports[2], "/metrics").unwrap_or_default());
+        }
+    }
+
+    /// Fails the test when something that its processes wrote or counted holds a canary.
+    fn check_leaks(&self) {
+        let folder = self.site.folder_path();
+        canaries::plant_files(&folder);
+        // What consumers in processes of their own were told.
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().ends_with(".history") {
+                let history = std::fs::read(entry.path()).unwrap_or_default();
+                canaries::assert_none("a consumer's history", history);
+            }
+        }
+        canaries::assert_none(&format!("the log {}", self.log.path.display()), self.log.bytes());
+        canaries::assert_none("a page of metrics", &self.pages);
+    }
 }
 
-/// A client of the gateway behind this URL.
-pub(crate) async fn client_at(url: impl Into<String>, token: &str) -> Client {
-    let mut config = ClientConfig::new(url);
-    config.token = if token.is_empty() { Token::none() } else { Token::fixed(token) };
-    Client::connect(config).await.expect("a client")
+/// A page, within a moment, for where nothing can be awaited; a gateway that is stopped or drowning gives none.
+fn blocking_get(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), LAST_PAGE).ok()?;
+    stream.set_read_timeout(Some(LAST_PAGE)).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").ok()?;
+    let mut page = Vec::new();
+    stream.read_to_end(&mut page).ok()?;
+    Some(String::from_utf8_lossy(&page).into_owned())
 }
 
 impl Drop for Gateway {
     #[expect(clippy::print_stderr, reason = "the log of a failed test is what its reader needs")]
     fn drop(&mut self) {
+        self.note_metrics();
         drop(self.process.take());
         if std::thread::panicking() {
             eprintln!("--- the end of {}:\n{}", self.log.path.display(), self.log.tail());
             return;
         }
+        self.check_leaks();
         let mut complaints = self.log.complaints();
         complaints.retain(|line| !self.expected.is_some_and(|text| line.contains(text)));
         assert!(complaints.is_empty(), "unexpected lines in the log:\n{}", complaints.join("\n"));

@@ -14,7 +14,11 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(&self.path).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&self.bytes()).into_owned()
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        std::fs::read(&self.path).unwrap_or_default()
     }
 
     /// How often a message was logged.

@@ -2,10 +2,12 @@
 //! network that can be broken.
 
 mod bare;
+pub(crate) mod canaries;
 mod cluster;
 mod consumer;
 mod consumer_process;
 mod gateway;
+mod heard;
 mod history;
 mod internet;
 mod load;
@@ -25,15 +27,16 @@ pub(crate) use bare::{Bare, next_delivery};
 pub(crate) use cluster::{Cluster, Member};
 pub(crate) use consumer::Consumer;
 pub(crate) use consumer_process::{Behaviour, ConsumerProcess};
-pub(crate) use gateway::{Gateway, client_at};
+pub(crate) use gateway::Gateway;
+pub(crate) use heard::{Admin, Client, Heard};
 pub(crate) use history::{History, Offer, Record, What};
 pub(crate) use internet::Internet;
 pub(crate) use load::Load;
 pub(crate) use process::Process;
 pub(crate) use proxy::Proxy;
 pub(crate) use services::{PrivateRedis, psql_for_long, redis_url};
-pub(crate) use setup::{Setup, Source, subscription};
-pub(crate) use site::{Kind, Site, free_port};
+pub(crate) use setup::{Setup, Source, plant_path, subscription};
+pub(crate) use site::{Kind, Site, free_port, output};
 pub(crate) use webhook::{Answer, Provider, Signed, get, now, raw, stripe_event};
 
 /// How often a condition is looked at.

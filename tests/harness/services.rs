@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{Process, eventually, free_port};
+use super::{Process, canaries, eventually, free_port};
+
+/// What a private Redis asks for.
+const REDIS_PASSWORD: &str = "redis-password-c0f4e2b8d617";
 
 /// The superuser's URL of the Postgres server.
 pub(crate) fn postgres_url() -> String {
@@ -75,7 +78,8 @@ impl PrivateRedis {
     /// Starts it again, empty, on the same port.
     pub(crate) async fn restart(&mut self) {
         let child = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .args(["--requirepass", REDIS_PASSWORD, "--port"])
             .arg(self.port.to_string())
             .arg("--dir")
             .arg(AsRef::<Path>::as_ref(self.folder.path()))
@@ -93,14 +97,15 @@ impl PrivateRedis {
 
     /// Its URL.
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        canaries::plant("Redis' password", REDIS_PASSWORD);
+        format!("redis://:{REDIS_PASSWORD}@127.0.0.1:{}", self.port)
     }
 
     /// Forgets everything.
     pub(crate) fn flush(&self) {
         let port = self.port.to_string();
         let output = Command::new("redis-cli")
-            .args(["-p", &port, "FLUSHALL"])
+            .args(["-a", REDIS_PASSWORD, "-p", &port, "FLUSHALL"])
             .output()
             .expect("redis-cli can be started");
         assert!(output.status.success(), "FLUSHALL failed");
@@ -110,7 +115,7 @@ impl PrivateRedis {
     pub(crate) fn keys(&self) -> u64 {
         let port = self.port.to_string();
         let output = Command::new("redis-cli")
-            .args(["-p", &port, "DBSIZE"])
+            .args(["-a", REDIS_PASSWORD, "-p", &port, "DBSIZE"])
             .output()
             .expect("redis-cli can be started");
         String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number")

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portero_client::{Admin, v1};
+use portero_client::v1;
 use portero_recipe::Recipe;
 
-use super::{Gateway, Provider, eventually, raw};
+use super::{Admin, Gateway, Provider, canaries, eventually, raw};
 
 /// A source and what its provider knows of it.
 #[derive(Clone, Debug)]
@@ -75,6 +75,11 @@ pub(crate) fn subscription(
     v1::CreateSubscriptionRequest { subscription_id: id.to_owned(), subscription: Some(subscription) }
 }
 
+/// Where a source is reached is known to its provider alone.
+pub(crate) fn plant_path(ingest_path: &str) {
+    canaries::plant("ingest key", ingest_path.trim_start_matches("/in/"));
+}
+
 impl Source {
     /// A source of a preset with a generated secret, known to the gateway's edge.
     pub(crate) async fn preset(admin: &mut Admin, gateway: &Gateway, tenant: &str, preset: &str) -> Self {
@@ -98,6 +103,7 @@ impl Source {
         let parent = format!("tenants/{tenant}");
         let request = v1::CreateSourceRequest { parent, source_id: id.to_owned(), source: Some(source) };
         let made = admin.create_source(request).await.expect("a source").into_inner();
+        plant_path(&made.ingest_path);
         Self { name: made.name, path: made.ingest_path, secret: String::new(), recipe }
     }
 
@@ -108,7 +114,9 @@ impl Source {
             value: value.to_owned(),
             ..Default::default()
         };
-        admin.create_secret(request).await.expect("a secret").into_inner()
+        let secret = admin.create_secret(request).await.expect("a secret").into_inner();
+        canaries::plant_secret(&secret.value);
+        secret
     }
 
     /// Waits until the gateway's edge knows the source and a secret of it.

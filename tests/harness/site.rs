@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use tempfile::TempDir;
 
 use super::services::{postgres_url, psql};
-use super::unique;
+use super::{canaries, unique};
 
 /// Which store a test runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,7 @@ impl Site {
         let keyring = site.path("keyring.json");
         site.succeed(&["keyring", "generate", &keyring]);
         site.succeed(&["token", "jwks", "--create-key", "--key", &site.path("issuer.pem")]);
+        canaries::plant_files(&site.folder_path());
         Arc::new(site)
     }
 
@@ -71,9 +72,9 @@ impl Site {
     pub(crate) fn postgres_url_at(&self, port: Option<u16>) -> String {
         let server = postgres_url();
         let (before, _) = server.rsplit_once('/').expect("a URL with a database");
-        let Some(port) = port else { return format!("{before}/{}", self.database) };
-        let (user, _) = before.rsplit_once('@').expect("a URL with a user");
-        format!("{user}@127.0.0.1:{port}/{}", self.database)
+        let (user, host) = before.rsplit_once('@').expect("a URL with a user");
+        let host = port.map_or(host.to_owned(), |port| format!("127.0.0.1:{port}"));
+        format!("{user}:{}@{host}/{}", canaries::DATABASE_PASSWORD, self.database)
     }
 
     /// Where Postgres listens, `host:port`.
@@ -98,7 +99,9 @@ impl Site {
 
     /// Runs a command to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        Self::program().current_dir(self.folder.path()).args(arguments).output().expect("the program runs")
+        let mut command = Self::program();
+        command.current_dir(self.folder.path()).args(arguments);
+        output(&mut command)
     }
 
     /// Runs a command that must succeed; gives its standard output.
@@ -112,7 +115,9 @@ impl Site {
     /// A token, by `portero token mint` with these arguments.
     pub(crate) fn token(&self, arguments: &[&str]) -> String {
         let key = self.path("issuer.pem");
-        self.succeed(&[&["token", "mint", "--key", &key], arguments].concat())
+        let token = self.succeed(&[&["token", "mint", "--key", &key], arguments].concat());
+        canaries::plant_token(&token);
+        token
     }
 
     /// A token of an administrator of everything.
@@ -124,6 +129,20 @@ impl Site {
     pub(crate) fn consumer_token(&self, subscription: &str) -> String {
         self.token(&["--role", "consumer", "--subscription", subscription])
     }
+}
+
+/// Runs the program to its end. What it complains of is searched; what it answers may be a secret, when it succeeds.
+pub(crate) fn output(command: &mut Command) -> Output {
+    let output = command.output().expect("the program runs");
+    if let Some(folder) = command.get_current_dir() {
+        canaries::plant_files(folder);
+    }
+    canaries::plant_answer(&output.stdout);
+    canaries::assert_none("the standard error of a command", &output.stderr);
+    if !output.status.success() {
+        canaries::assert_none("the standard output of a command that failed", &output.stdout);
+    }
+    output
 }
 
 impl Drop for Site {

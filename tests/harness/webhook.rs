@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use super::{Gateway, Source};
+use super::{Gateway, Source, canaries};
 
 /// Longest time that one request may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -86,11 +86,13 @@ impl Provider {
     pub(crate) fn sign_with(&self, secret: &str, body: &[u8], options: SignOptions<'_>) -> Signed {
         let signed =
             portero_recipe::sign(&self.source.recipe, secret, body, options).expect("it can be signed");
+        canaries::plant_secret(secret);
         Signed { headers: signed.headers, body: signed.body }
     }
 
     /// Posts once; `None` when no complete answer came.
     pub(crate) async fn try_post(&self, signed: &Signed) -> Option<Answer> {
+        canaries::plant_request(&signed.headers, &signed.body);
         let mut headers = HeaderMap::new();
         headers.insert("content-type", HeaderValue::from_static("application/json"));
         for (name, value) in &signed.headers {
@@ -136,12 +138,27 @@ fn client() -> reqwest::Client {
 
 async fn read(response: reqwest::Response) -> Option<Answer> {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
-    Some(Answer { status, headers, text: response.text().await.ok()? })
+    let answer = Answer { status, headers, text: response.text().await.ok()? };
+    search(&answer);
+    Some(answer)
+}
+
+/// Searches what a stranger may be told: all but the answers to what was verified, which may repeat a part of it.
+fn search(answer: &Answer) {
+    if answer.is_success() {
+        return;
+    }
+    canaries::assert_none("a refusal", &answer.text);
+    for (name, value) in &answer.headers {
+        canaries::assert_none(&format!("a refusal's header {name}"), value.as_bytes());
+    }
 }
 
 /// A GET of a page.
 pub(crate) async fn get(url: &str) -> Answer {
-    read(client().get(url).send().await.expect("an answer")).await.expect("a complete answer")
+    let answer = read(client().get(url).send().await.expect("an answer")).await.expect("a complete answer");
+    canaries::assert_none(url, &answer.text);
+    answer
 }
 
 /// Sends bytes over a connection of its own and reads the answer until its end; the request should ask for `connection:
@@ -166,7 +183,9 @@ pub(crate) async fn raw(address: &str, request: &[u8]) -> Answer {
             Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value.trim()).ok()?))
         })
         .collect();
-    Answer { status, headers, text: body.to_owned() }
+    let answer = Answer { status, headers, text: body.to_owned() };
+    search(&answer);
+    answer
 }
 
 /// An event of Stripe about `entity`; `sequence` is its place among the entity's events.
@@ -175,7 +194,7 @@ pub(crate) fn stripe_event(id: &str, entity: &str, sequence: usize) -> Vec<u8> {
         "id": id,
         "object": "event",
         "type": "invoice.paid",
-        "data": { "object": { "id": entity, "object": "invoice", "sequence": sequence } },
+        "data": { "object": { "id": entity, "object": "invoice", "sequence": sequence }, "note": canaries::PAYLOAD_MARKER },
     });
     body.to_string().into_bytes()
 }

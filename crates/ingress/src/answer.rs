@@ -51,7 +51,7 @@ pub(crate) struct ErrorWords {
 }
 
 /// An answer before it knows its request id.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Answer {
     /// Label of the request counter.
     pub(crate) outcome: &'static str,
@@ -61,6 +61,17 @@ pub(crate) struct Answer {
     error: Option<ErrorWords>,
     events: Option<Vec<EventWords>>,
     headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl std::fmt::Debug for Answer {
+    /// Shows no body and no header: the answer to a provider's check of the URL may repeat a secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer")
+            .field("outcome", &self.outcome)
+            .field("status", &self.status)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// One event of an accepted request.

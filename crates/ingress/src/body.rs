@@ -16,7 +16,6 @@ const DISCARD_BYTES_MAX: usize = 1024 * 1024;
 const DISCARD_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A body and its share of the memory for bodies, which is given back when this is dropped.
-#[derive(Debug)]
 pub(crate) struct Received {
     /// The bytes.
     pub(crate) bytes: Bytes,
@@ -28,6 +27,13 @@ impl Received {
     /// A body and its share.
     pub(crate) const fn new(bytes: Bytes, share: OwnedSemaphorePermit) -> Self {
         Self { bytes, _share: share }
+    }
+}
+
+impl std::fmt::Debug for Received {
+    /// Shows the size only.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Received").field("bytes", &self.bytes.len()).finish_non_exhaustive()
     }
 }
 

@@ -12,6 +12,7 @@ mod verify;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use portero_types::Redacted;
 
 pub(crate) use admin::{
     Common, DeadLetterPolicy, GivenToSource, ReceiptCommand, RejectionCommand, SecretCommand, SourceCommand,
@@ -192,8 +193,8 @@ pub(crate) struct ConnectArgs {
     #[arg(long, env = "PORTERO_ENDPOINT", default_value = "http://127.0.0.1:50051", value_name = "URL")]
     pub(crate) endpoint: String,
     /// A token. Prefer `--token-file`: arguments are visible to other users of this machine.
-    #[arg(long, env = "PORTERO_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    pub(crate) token: Option<String>,
+    #[arg(long, env = "PORTERO_TOKEN", hide_env_values = true, value_name = "TOKEN", value_parser = value::hidden)]
+    pub(crate) token: Option<Redacted<String>>,
     /// File that holds a token. Without either, the token that `portero dev` left in ./.portero is used.
     #[arg(long, env = "PORTERO_TOKEN_FILE", value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,

@@ -2,7 +2,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use portero_types::Timestamp;
+use portero_types::{Redacted, Timestamp};
 
 /// `name=value`; the value may hold further `=` and be empty.
 pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
@@ -10,6 +10,12 @@ pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
         _ => Err("a setting is written name=value".to_owned()),
     }
+}
+
+/// A text that is never shown.
+#[expect(clippy::unnecessary_wraps, reason = "the command line wants readers that may fail")]
+pub(crate) fn hidden(text: &str) -> Result<Redacted<String>, String> {
+    Ok(Redacted::new(text.to_owned()))
 }
 
 /// A moment in RFC 3339 (UTC) or in seconds since 1970.

@@ -48,7 +48,7 @@ fn token(args: &ConnectArgs, dev_token: &Path) -> Result<Token, Failure> {
         (Some(_), Some(_)) => Err(Failure::usage(
             "give one of --token (or PORTERO_TOKEN) and --token-file (or PORTERO_TOKEN_FILE), not both",
         )),
-        (Some(token), None) => Ok(Token::fixed(token.clone())),
+        (Some(token), None) => Ok(Token::fixed(token.expose_secret().as_str())),
         (None, Some(file)) => {
             let why = match std::fs::metadata(file) {
                 Ok(found) if !found.is_file() => "it is not a regular file",
@@ -178,6 +178,8 @@ fn of_code(code: Code, message: &str, is_ours: bool, origin: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use portero_types::Redacted;
+
     use super::*;
 
     const ORIGIN: &str = "http://127.0.0.1:50051";
@@ -185,7 +187,7 @@ mod tests {
     fn args(token: Option<&str>, token_file: Option<&Path>) -> ConnectArgs {
         ConnectArgs {
             endpoint: ORIGIN.to_owned(),
-            token: token.map(str::to_owned),
+            token: token.map(|token| Redacted::new(token.to_owned())),
             token_file: token_file.map(Path::to_owned),
         }
     }

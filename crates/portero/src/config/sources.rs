@@ -1,6 +1,7 @@
 //! Where settings come from: one file, environment variables, flags.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
@@ -9,8 +10,8 @@ use super::reader::Problem;
 
 const PREFIX: &str = "PORTERO__";
 
-/// The texts that settings are read from.
-#[derive(Clone, Debug, Default)]
+/// The texts that settings are read from. They may hold passwords, so there is no way to print them.
+#[derive(Clone, Default)]
 pub(crate) struct Sources {
     file: Option<(PathBuf, Result<String, String>)>,
     environment: BTreeMap<String, String>,
@@ -26,9 +27,22 @@ impl Sources {
             let text = std::fs::read_to_string(path).map_err(|error| error.kind().to_string());
             (path.to_owned(), text)
         });
-        let environment =
-            std::env::vars().filter(|(name, _)| name == "HOSTNAME" || name.starts_with(PREFIX)).collect();
-        Self { file, environment, ..Self::default() }
+        let mut sources = Self { file, ..Self::default() };
+        for (name, value) in std::env::vars_os() {
+            sources.add_variable(&name, value);
+        }
+        sources
+    }
+
+    /// Adds an environment variable, if it is one of ours.
+    fn add_variable(&mut self, name: &OsStr, value: OsString) {
+        let Some(name) = name.to_str().filter(|name| *name == "HOSTNAME" || name.starts_with(PREFIX)) else {
+            return;
+        };
+        match value.into_string() {
+            Ok(value) => drop(self.environment.insert(name.to_owned(), value)),
+            Err(_) => self.malformed.push(Problem::new(name, "is not UTF-8")),
+        }
     }
 
     /// Adds a flag of the form `section.key=value`. One of another form is a problem of the configuration.
@@ -107,5 +121,22 @@ fn insert(table: &mut Table, path: &[String], value: &str, place: &str, problems
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_variable_that_is_no_text_is_named_and_not_repeated() {
+        let mut sources = Sources::default();
+        let value = || OsString::from_vec(b"postgres://u:hunter2\xff@h/d".to_vec());
+        sources.add_variable(OsStr::new("PORTERO__DATABASE__URL"), value());
+        sources.add_variable(OsStr::new("SOMEBODY_ELSES"), value());
+        let (_, problems) = sources.merge();
+        assert_eq!(problems, [Problem::new("PORTERO__DATABASE__URL", "is not UTF-8")]);
     }
 }

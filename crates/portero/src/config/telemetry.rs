@@ -39,11 +39,25 @@ impl Telemetry {
             section
                 .problem("log_level", "must be a level or directives such as \"info,portero_ingress=debug\"");
         }
+        let otlp_endpoint = section.optional::<String>("otlp_endpoint").filter(|url| !url.is_empty());
+        if otlp_endpoint.as_ref().is_some_and(|url| !is_collector(url)) {
+            section.problem(
+                "otlp_endpoint",
+                "must be a URL such as \"http://collector:4317\", without user name and password",
+            );
+        }
         Self {
             log_format,
             log_level,
-            otlp_endpoint: section.optional::<String>("otlp_endpoint").filter(|url| !url.is_empty()),
+            otlp_endpoint,
             trace_ratio: section.within("trace_ratio", 1.0, 0.0, 1.0),
         }
     }
+}
+
+fn is_collector(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| {
+        let is_bare = url.username().is_empty() && url.password().is_none();
+        matches!(url.scheme(), "http" | "https") && url.has_host() && is_bare
+    })
 }

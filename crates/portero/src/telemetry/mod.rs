@@ -1,5 +1,6 @@
 //! Logs, traces and metrics: set up once, flushed at the end.
 
+mod panics;
 mod trace_context;
 
 use opentelemetry::trace::TracerProvider as _;
@@ -56,6 +57,7 @@ pub(crate) fn start(settings: &Telemetry, instance: &str) -> anyhow::Result<Guar
         tracing_opentelemetry::layer().with_tracer(provider.tracer("portero")).with_filter(only_ours)
     });
     tracing_subscriber::registry().with(lines.with_filter(filter)).with(spans).init();
+    panics::log_them();
     Ok(Guard { traces })
 }
 
