@@ -38,4 +38,4 @@ pub use key::{Disabled, Hit, Key, Prefilter};
 pub use layered::{LEASE, Layered, POLL, SETTLE};
 pub use local::{ENTRY_BYTES, Local, LocalConfig};
 pub use metrics::describe;
-pub use redis::{InvalidRedis, KEYS_PER_COMMAND_MAX, Redis, RedisConfig};
+pub use redis::{InvalidRedis, KEYS_PER_COMMAND_MAX, Redis, RedisConfig, RedisTls};

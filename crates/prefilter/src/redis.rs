@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use portero_types::Redacted;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{ClientTlsConfig, TlsCertificates};
 use tokio::time::{Instant, timeout};
+use zeroize::Zeroizing;
 
 use crate::breaker::Breaker;
 use crate::entry::{Digest, from_value, to_value};
@@ -23,12 +25,46 @@ const QUEUE_MAX: usize = 1_024;
 /// How Redis is reached.
 #[derive(Clone, Debug)]
 pub struct RedisConfig {
-    /// `redis://[user:password@]host[:port][/database]` or `unix:///path`.
+    /// `redis://[user:password@]host[:port][/database]`, the same with `rediss` for TLS, or `unix:///path`.
     pub url: Redacted<String>,
+    /// For `rediss`.
+    pub tls: RedisTls,
     /// How long an entry is trusted, 1 ms to 10 years. Shorter than receipts are kept.
     pub ttl: Duration,
     /// Longest time that one call may take, from the first byte written to the last one read.
     pub call_timeout: Duration,
+}
+
+/// How TLS is spoken with Redis. PEM; Debug shows none of it.
+#[derive(Clone, Default)]
+pub struct RedisTls {
+    /// Certificates that the server's must come from; `None`: the system's.
+    pub authorities: Option<Vec<u8>>,
+    /// A certificate of our own.
+    pub client_certificate: Option<Vec<u8>>,
+    /// Its key. Both or none.
+    pub client_key: Option<Zeroizing<Vec<u8>>>,
+}
+
+impl RedisTls {
+    fn is_given(&self) -> bool {
+        self.authorities.is_some() || self.client_certificate.is_some() || self.client_key.is_some()
+    }
+
+    fn for_the_driver(&self) -> TlsCertificates {
+        let client = self.client_certificate.clone().zip(self.client_key.as_ref());
+        TlsCertificates {
+            client_tls: client
+                .map(|(client_cert, key)| ClientTlsConfig { client_cert, client_key: key.to_vec() }),
+            root_cert: self.authorities.clone(),
+        }
+    }
+}
+
+impl std::fmt::Debug for RedisTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisTls").field("is_given", &self.is_given()).finish_non_exhaustive()
+    }
 }
 
 impl RedisConfig {
@@ -37,6 +73,7 @@ impl RedisConfig {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: Redacted::new(url.into()),
+            tls: RedisTls::default(),
             ttl: Duration::from_secs(24 * 3600),
             call_timeout: Duration::from_millis(10),
         }
@@ -47,8 +84,16 @@ impl RedisConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRedis {
     /// Not a URL that is understood.
-    #[error("the Redis URL must be redis://[user:password@]host[:port][/database] or unix:///path")]
+    #[error(
+        "the Redis URL must be redis://[user:password@]host[:port][/database], the same with rediss:// for TLS, or \
+         unix:///path"
+    )]
     Url,
+    /// Certificates or a key that cannot be used, or given for a URL without TLS.
+    #[error(
+        "the certificates or the key for Redis cannot be used: they must be PEM, and the URL begin with rediss://"
+    )]
+    Tls,
     /// Out of range.
     #[error("the time to live in Redis must be 1 ms to 10 years")]
     Ttl,
@@ -71,6 +116,8 @@ pub struct Redis {
 #[derive(Clone, Copy)]
 enum Failure {
     TimedOut,
+    /// The certificate of one side is not accepted by the other, or there is no TLS.
+    Tls,
     Io,
     Server,
     Protocol,
@@ -80,6 +127,7 @@ impl Failure {
     const fn code(self) -> &'static str {
         match self {
             Self::TimedOut => "timed_out",
+            Self::Tls => "tls",
             Self::Io => "io",
             Self::Server => "server",
             Self::Protocol => "protocol",
@@ -89,6 +137,8 @@ impl Failure {
     fn of(error: &redis::RedisError) -> Self {
         if error.is_timeout() {
             Self::TimedOut
+        } else if is_of_tls(error) {
+            Self::Tls
         } else if error.is_io_error() {
             Self::Io
         } else if error.code().is_some() {
@@ -115,8 +165,18 @@ impl Redis {
         if !(Duration::from_millis(1)..=Duration::from_secs(1)).contains(&config.call_timeout) {
             return Err(InvalidRedis::CallTimeout);
         }
+        if config.url.expose_secret().contains('#') {
+            // The driver would take `#insecure` there.
+            return Err(InvalidRedis::Url);
+        }
         let client =
             redis::Client::open(config.url.expose_secret().as_str()).map_err(|_| InvalidRedis::Url)?;
+        let client = if config.tls.is_given() {
+            redis::Client::build_with_tls(config.url.expose_secret().as_str(), config.tls.for_the_driver())
+                .map_err(|_| InvalidRedis::Tls)?
+        } else {
+            client
+        };
         let connection = Mutex::new(connect_lazily(&client).ok_or(InvalidRedis::Url)?);
         Ok(Self {
             client,
@@ -267,6 +327,19 @@ fn connect_lazily(client: &redis::Client) -> Option<ConnectionManager> {
         .set_response_timeout(None)
         .set_pipeline_buffer_size(QUEUE_MAX);
     ConnectionManager::new_lazy_with_config(client.clone(), config).ok()
+}
+
+/// Whether the cause is TLS.
+fn is_of_tls(error: &redis::RedisError) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(this) = cause {
+        let inner = this.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if this.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>()) {
+            return true;
+        }
+        cause = this.source();
+    }
+    false
 }
 
 async fn ping(connection: &mut ConnectionManager) -> redis::RedisResult<()> {

@@ -5,5 +5,6 @@
 #![cfg(unix)]
 
 mod server;
+mod tls;
 mod trouble;
 mod usual;

@@ -1,0 +1,144 @@
+//! Reading one file, bounded, and why it cannot be used. No error holds content.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+/// Largest file that is read, bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Others may neither read nor change a private key; its group may read it, because a mounted Secret with `fsGroup` is
+/// readable that way (0440).
+const KEY_FORBIDDEN: u32 = 0o027;
+
+/// Which file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum File {
+    /// The certificate and the chain above it.
+    Certificate,
+    /// Its private key.
+    Key,
+    /// The authorities of client certificates.
+    ClientCa,
+}
+
+impl fmt::Display for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Certificate => "cert_file",
+            Self::Key => "key_file",
+            Self::ClientCa => "client_ca_file",
+        })
+    }
+}
+
+/// Why TLS files cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// Missing, no regular file, or not readable by this process.
+    #[error("{file} {} cannot be read: {kind}", path.display())]
+    Unreadable {
+        /// Which file.
+        file: File,
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        kind: io::ErrorKind,
+    },
+    /// Larger than 1 MiB.
+    #[error("{file} {} is larger than 1 MiB", path.display())]
+    TooLarge {
+        /// Which file.
+        file: File,
+        /// Where.
+        path: PathBuf,
+    },
+    /// A private key that others may read.
+    #[error(
+        "{} may be read or changed by others (mode {mode:04o}): give it mode 0400 or 0600, or 0440 (defaultMode of the \
+         mounted Secret)",
+        path.display()
+    )]
+    TooOpen {
+        /// Where.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// No PEM of the right kind in it.
+    #[error("{file} {} holds no {} in PEM", path.display(), wanted(*.file))]
+    NothingInside {
+        /// Which file.
+        file: File,
+        /// Where.
+        path: PathBuf,
+    },
+    /// PEM whose content is damaged, or of a kind that is not supported.
+    #[error("{file} {} holds a {} that is damaged or not supported", path.display(), wanted(*.file))]
+    Unusable {
+        /// Which file.
+        file: File,
+        /// Where.
+        path: PathBuf,
+    },
+    /// The key is another one than the certificate's.
+    #[error("the key in {} is not the key of the first certificate in {}", key.display(), certificate.display())]
+    Mismatch {
+        /// Where the certificate is.
+        certificate: PathBuf,
+        /// Where the key is.
+        key: PathBuf,
+    },
+    /// A new certificate that is not valid now.
+    #[error("the certificate in {} {}", path.display(), if *.expired { "has expired" } else { "is not valid yet" })]
+    OutOfTime {
+        /// Where the certificate is.
+        path: PathBuf,
+        /// Expired, or not valid yet.
+        expired: bool,
+    },
+}
+
+const fn wanted(file: File) -> &'static str {
+    match file {
+        File::Certificate | File::ClientCa => "certificate",
+        File::Key => "private key",
+    }
+}
+
+/// The content of a file.
+pub(crate) fn read(file: File, path: &Path) -> Result<Zeroizing<Vec<u8>>, LoadError> {
+    let unreadable = |kind| LoadError::Unreadable { file, path: path.into(), kind };
+    // Looked at before it is opened: opening a pipe would wait for a writer.
+    if !fs::metadata(path).map_err(|error| unreadable(error.kind()))?.is_file() {
+        return Err(unreadable(io::ErrorKind::InvalidInput));
+    }
+    let opened = fs::File::open(path).map_err(|error| unreadable(error.kind()))?;
+    let metadata = opened.metadata().map_err(|error| unreadable(error.kind()))?;
+    if file == File::Key
+        && let Some(mode) = mode_of(&metadata)
+        && mode & KEY_FORBIDDEN != 0
+    {
+        return Err(LoadError::TooOpen { path: path.into(), mode });
+    }
+    let mut content = Zeroizing::new(Vec::with_capacity(16 * 1024));
+    let read = opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
+    let length = read.map_err(|error| unreadable(error.kind()))?;
+    if u64::try_from(length).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
+        return Err(LoadError::TooLarge { file, path: path.into() });
+    }
+    Ok(content)
+}
+
+#[cfg(unix)]
+fn mode_of(metadata: &fs::Metadata) -> Option<u32> {
+    use std::os::unix::fs::PermissionsExt as _;
+    Some(metadata.permissions().mode() & 0o7777)
+}
+
+#[cfg(not(unix))]
+fn mode_of(_: &fs::Metadata) -> Option<u32> {
+    None
+}
