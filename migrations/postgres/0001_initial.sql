@@ -28,19 +28,82 @@ CREATE TABLE write_check (
 
 INSERT INTO write_check DEFAULT VALUES;
 
--- One row. Every change of configuration raises it first, and so changes are serial.
+-- One row. Every change of configuration raises it first, and so changes are serial. `forgotten`: what was deleted up to that
+-- revision is no longer among the tombstones.
 CREATE TABLE config_revision (
-    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    revision bigint  NOT NULL CHECK (revision >= 0)
+    only_row  boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    revision  bigint  NOT NULL CHECK (revision >= 0),
+    forgotten bigint  NOT NULL DEFAULT 0 CHECK (forgotten BETWEEN 0 AND revision)
 );
 
 INSERT INTO config_revision (revision) VALUES (0);
 
+-- What was deleted from configuration within the last day, so that gateways that know an older revision learn of it without
+-- reading everything. Written by the triggers at the end of this file.
+CREATE TABLE config_tombstones (
+    revision   bigint NOT NULL CHECK (revision >= 0),
+    no         bigint NOT NULL,
+    deleted_at bigint NOT NULL,
+    kind       text   NOT NULL CHECK (kind IN ('tenant', 'source', 'secret', 'subscription', 'grant')),
+    PRIMARY KEY (revision, kind, no)
+);
+
+CREATE INDEX config_tombstones_deleted ON config_tombstones (deleted_at);
+
+-- The processes that run, by their own reports. `roles`: of edge, stream and admin. `seen_at` and `started_at` are the database's
+-- clock, and `skew_us` is how far the process's own was ahead of it. `revision` is what it has applied.
+CREATE TABLE replicas (
+    replica_id uuid   PRIMARY KEY,
+    revision   bigint NOT NULL CHECK (revision >= 0),
+    started_at bigint NOT NULL,
+    seen_at    bigint NOT NULL,
+    skew_us    bigint NOT NULL,
+    instance   text   COLLATE "C" NOT NULL CHECK (octet_length(instance) <= 1024),
+    version    text   NOT NULL CHECK (octet_length(version) <= 64),
+    roles      text[] NOT NULL CHECK (cardinality(roles) <= 8)
+) WITH (fillfactor = 20);
+
+-- Who changed what: a chain in which each row holds the hash of the one before and of itself (the store's `audit` says how).
+-- Written under the lock of `config_revision`, so rows are serial and without gaps. Rows refer to nothing: they outlive what
+-- they tell of. Append-only, for replicating sessions too.
+CREATE TABLE audit_log (
+    seq         bigint PRIMARY KEY CHECK (seq >= 1),
+    changed_at  bigint NOT NULL,
+    tenant_no   bigint,
+    tenant_id   text   COLLATE "C" CHECK (octet_length(tenant_id) BETWEEN 1 AND 63),
+    issuer      text   COLLATE "C" NOT NULL CHECK (octet_length(issuer) <= 1024),
+    subject     text   COLLATE "C" NOT NULL CHECK (octet_length(subject) <= 1024),
+    action      text   COLLATE "C" NOT NULL CHECK (octet_length(action) BETWEEN 1 AND 64),
+    resource    text   COLLATE "C" NOT NULL CHECK (octet_length(resource) <= 512),
+    request_id  text   COLLATE "C" NOT NULL CHECK (octet_length(request_id) <= 128),
+    view_before text   CHECK (octet_length(view_before) <= 262144),
+    view_after  text   CHECK (octet_length(view_after) <= 262144),
+    prev_hash   bytea  NOT NULL CHECK (octet_length(prev_hash) = 32),
+    hash        bytea  NOT NULL CHECK (octet_length(hash) = 32),
+    CHECK (tenant_no IS NULL OR tenant_id IS NOT NULL)
+);
+
+CREATE INDEX audit_log_tenant ON audit_log (tenant_no, seq);
+
+CREATE FUNCTION audit_log_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'restrict_violation';
+END
+$$;
+
+CREATE TRIGGER audit_log_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_log
+    FOR EACH STATEMENT EXECUTE FUNCTION audit_log_is_append_only();
+ALTER TABLE audit_log ENABLE ALWAYS TRIGGER audit_log_append_only;
+
 -- A deleted tenant's row stays behind its receipts; its name may be used again.
 CREATE TABLE tenants (
     tenant_no    bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    revision     bigint NOT NULL DEFAULT 0,
     tenant_id    text   COLLATE "C" NOT NULL CHECK (octet_length(tenant_id) BETWEEN 1 AND 63),
     display_name text   NOT NULL CHECK (char_length(display_name) <= 200),
+    limit_events bigint CHECK (limit_events BETWEEN 0 AND 1000000),
+    limit_burst  bigint CHECK (limit_burst BETWEEN 1 AND 1000000),
+    limit_bytes  bigint CHECK (limit_bytes BETWEEN 0 AND 1099511627776),
     created_at   bigint NOT NULL,
     deleted_at   bigint
 );
@@ -51,6 +114,7 @@ CREATE UNIQUE INDEX tenants_id ON tenants (tenant_id) WHERE deleted_at IS NULL;
 -- object of texts. Until `secret_expected_until` a handshake may bring the source's secret, once.
 CREATE TABLE sources (
     source_no             bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    revision              bigint NOT NULL DEFAULT 0,
     tenant_no             bigint NOT NULL REFERENCES tenants (tenant_no),
     source_id             text   COLLATE "C" NOT NULL CHECK (octet_length(source_id) BETWEEN 1 AND 63),
     provider              text   COLLATE "C" NOT NULL CHECK (octet_length(provider) BETWEEN 1 AND 63),
@@ -60,6 +124,9 @@ CREATE TABLE sources (
     public_urls           text[] NOT NULL CHECK (cardinality(public_urls) <= 4),
     settings              text   NOT NULL CHECK (octet_length(settings) BETWEEN 2 AND 131072),
     secret_expected_until bigint,
+    limit_events          bigint CHECK (limit_events BETWEEN 0 AND 1000000),
+    limit_burst           bigint CHECK (limit_burst BETWEEN 1 AND 1000000),
+    limit_bytes           bigint CHECK (limit_bytes BETWEEN 0 AND 1099511627776),
     created_at            bigint NOT NULL,
     deleted_at            bigint,
     CHECK ((preset = '') <> (recipe = ''))
@@ -67,19 +134,44 @@ CREATE TABLE sources (
 
 CREATE UNIQUE INDEX sources_id ON sources (tenant_no, source_id) WHERE deleted_at IS NULL;
 
--- `unseen`: a handshake brought it and nobody was shown it yet, which is allowed once.
+-- `unseen`: a handshake brought it and nobody was shown it yet, which is allowed once. One with `revoked_at` verifies at no time.
 CREATE TABLE secrets (
     secret_no  bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    revision   bigint NOT NULL DEFAULT 0,
     source_no  bigint NOT NULL REFERENCES sources (source_no),
     secret_id  text   COLLATE "C" NOT NULL CHECK (octet_length(secret_id) BETWEEN 1 AND 63),
     key_id     text   NOT NULL,
     sealed     bytea  NOT NULL CHECK (octet_length(sealed) BETWEEN 1 AND 65536),
     not_before bigint NOT NULL,
     not_after  bigint,
+    revoked_at bigint,
     unseen     boolean NOT NULL,
     created_at bigint NOT NULL,
     CONSTRAINT secrets_id UNIQUE (source_no, secret_id)
 );
+
+-- Secrets of which nothing is accepted any more: revoked ones, and those that were deleted. The accept statement looks here, so
+-- that no gateway can accept by an old configuration. Rows stay.
+CREATE TABLE revoked_secrets (
+    secret_no  bigint PRIMARY KEY,
+    revoked_at bigint NOT NULL
+);
+
+-- How secrets are used, and how much on each day (days since 1970-01-01, UTC). No configuration, and without foreign keys: counting
+-- waits for no change, and what is counted late for a secret that is gone is swept.
+CREATE TABLE secret_usage (
+    secret_no     bigint PRIMARY KEY,
+    uses          bigint NOT NULL CHECK (uses > 0),
+    first_used_at bigint NOT NULL,
+    last_used_at  bigint NOT NULL CHECK (last_used_at >= first_used_at)
+) WITH (fillfactor = 50);
+
+CREATE TABLE secret_uses (
+    secret_no bigint  NOT NULL,
+    day       integer NOT NULL,
+    uses      bigint  NOT NULL CHECK (uses > 0),
+    PRIMARY KEY (secret_no, day)
+) WITH (fillfactor = 50);
 
 -- Requests refused of late, at most 50 of a source, for the people who look for the cause. Nothing of what was sent is
 -- readable here but the method: `capture` is encrypted. Request ids rise with time.
@@ -106,6 +198,7 @@ CREATE INDEX rejections_received ON rejections (received_at);
 -- before they were delivered.
 CREATE TABLE subscriptions (
     subscription_no    bigint   PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    revision           bigint   NOT NULL DEFAULT 0,
     subscription_id    text     COLLATE "C" NOT NULL CONSTRAINT subscriptions_id UNIQUE
                                 CHECK (octet_length(subscription_id) BETWEEN 1 AND 63),
     tenant_no          bigint   REFERENCES tenants (tenant_no),
@@ -119,6 +212,29 @@ CREATE TABLE subscriptions (
     expired            bigint   NOT NULL DEFAULT 0 CHECK (expired >= 0),
     created_at         bigint   NOT NULL
 );
+
+-- What callers may do. `subject` is exact, or ends with `*` and is a prefix.
+CREATE TABLE grants (
+    grant_no   bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    revision   bigint NOT NULL DEFAULT 0,
+    tenant_no  bigint REFERENCES tenants (tenant_no),
+    created_at bigint NOT NULL,
+    grant_id   text   COLLATE "C" NOT NULL CONSTRAINT grants_id UNIQUE CHECK (octet_length(grant_id) BETWEEN 1 AND 63),
+    issuer     text   COLLATE "C" NOT NULL CHECK (octet_length(issuer) BETWEEN 1 AND 1024),
+    subject    text   COLLATE "C" NOT NULL CHECK (octet_length(subject) BETWEEN 1 AND 256),
+    role       text   NOT NULL CHECK (role IN ('platform-admin', 'tenant-admin', 'security', 'operator', 'consumer', 'viewer'))
+);
+
+CREATE INDEX grants_tenant ON grants (tenant_no) WHERE tenant_no IS NOT NULL;
+
+-- By number, so that a subscription that is created again under its name has no consumers of the deleted one.
+CREATE TABLE grant_subscriptions (
+    grant_no        bigint NOT NULL REFERENCES grants (grant_no) ON DELETE CASCADE,
+    subscription_no bigint NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
+    PRIMARY KEY (grant_no, subscription_no)
+);
+
+CREATE INDEX grant_subscriptions_subscription ON grant_subscriptions (subscription_no);
 
 -- The ledger and the only authority for "once". Never partitioned by time: the key must be unique over all of it.
 -- A little room in each page lets the counters of repeats change without touching the indexes.
@@ -306,3 +422,65 @@ CREATE TABLE dead_letters (
     reason_text     text     NOT NULL CHECK (octet_length(reason_text) <= 1024),
     PRIMARY KEY (subscription_no, lane, position)
 );
+
+-- What gateways keep in memory carries the revision of its last change, and leaves a tombstone when it goes, so that a change
+-- costs them as much as it is large. Triggers see to it: no statement, and no cascade, can forget it. A change that raises no
+-- revision (of what gateways do not act upon) leaves the present one.
+CREATE FUNCTION config_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.revision := greatest(NEW.revision, (SELECT revision FROM config_revision));
+    RETURN NEW;
+END
+$$;
+
+-- Its arguments: the kind, and the column of the number. The tombstones of the day before go on this occasion.
+CREATE FUNCTION config_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    now_us   bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+    gone     bigint;
+    swept_to bigint;
+BEGIN
+    EXECUTE format('SELECT ($1).%I', TG_ARGV[1]) INTO gone USING OLD;
+    INSERT INTO config_tombstones (revision, kind, no, deleted_at)
+    SELECT revision, TG_ARGV[0], gone, now_us FROM config_revision
+    ON CONFLICT DO NOTHING;
+    WITH swept AS (DELETE FROM config_tombstones WHERE deleted_at < now_us - 86400000000 RETURNING revision)
+    SELECT max(revision) INTO swept_to FROM swept;
+    IF swept_to IS NOT NULL THEN
+        UPDATE config_revision SET forgotten = greatest(forgotten, swept_to);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+-- Which subscriptions a grant names is part of the grant.
+CREATE FUNCTION config_grant_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE grants SET revision = revision WHERE grant_no = coalesce(NEW.grant_no, OLD.grant_no);
+    RETURN NULL;
+END
+$$;
+
+CREATE INDEX tenants_revision ON tenants (revision);
+CREATE INDEX sources_revision ON sources (revision);
+CREATE INDEX secrets_revision ON secrets (revision);
+CREATE INDEX subscriptions_revision ON subscriptions (revision);
+CREATE INDEX grants_revision ON grants (revision);
+
+CREATE TRIGGER tenants_changed BEFORE INSERT OR UPDATE ON tenants FOR EACH ROW EXECUTE FUNCTION config_changed();
+CREATE TRIGGER sources_changed BEFORE INSERT OR UPDATE ON sources FOR EACH ROW EXECUTE FUNCTION config_changed();
+CREATE TRIGGER secrets_changed BEFORE INSERT OR UPDATE ON secrets FOR EACH ROW EXECUTE FUNCTION config_changed();
+CREATE TRIGGER subscriptions_changed BEFORE INSERT OR UPDATE ON subscriptions FOR EACH ROW EXECUTE FUNCTION config_changed();
+CREATE TRIGGER grants_changed BEFORE INSERT OR UPDATE ON grants FOR EACH ROW EXECUTE FUNCTION config_changed();
+
+CREATE TRIGGER tenants_deleted AFTER DELETE ON tenants FOR EACH ROW EXECUTE FUNCTION config_deleted('tenant', 'tenant_no');
+CREATE TRIGGER sources_deleted AFTER DELETE ON sources FOR EACH ROW EXECUTE FUNCTION config_deleted('source', 'source_no');
+CREATE TRIGGER secrets_deleted AFTER DELETE ON secrets FOR EACH ROW EXECUTE FUNCTION config_deleted('secret', 'secret_no');
+CREATE TRIGGER subscriptions_deleted AFTER DELETE ON subscriptions FOR EACH ROW EXECUTE FUNCTION config_deleted('subscription', 'subscription_no');
+CREATE TRIGGER grants_deleted AFTER DELETE ON grants FOR EACH ROW EXECUTE FUNCTION config_deleted('grant', 'grant_no');
+CREATE TRIGGER tenants_marked AFTER UPDATE OF deleted_at ON tenants FOR EACH ROW
+    WHEN (OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL) EXECUTE FUNCTION config_deleted('tenant', 'tenant_no');
+CREATE TRIGGER sources_marked AFTER UPDATE OF deleted_at ON sources FOR EACH ROW
+    WHEN (OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL) EXECUTE FUNCTION config_deleted('source', 'source_no');
+CREATE TRIGGER grant_subscriptions_changed AFTER INSERT OR UPDATE OR DELETE ON grant_subscriptions
+    FOR EACH ROW EXECUTE FUNCTION config_grant_changed();

@@ -27,20 +27,81 @@ CREATE TABLE write_check (
 
 INSERT INTO write_check DEFAULT VALUES;
 
--- One row. Every change of configuration raises it.
+-- One row. Every change of configuration raises it. `forgotten`: what was deleted up to that revision is no longer among the
+-- tombstones.
 CREATE TABLE config_revision (
-    only_row INTEGER PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
-    revision INTEGER NOT NULL CHECK (revision >= 0)
+    only_row  INTEGER PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
+    revision  INTEGER NOT NULL CHECK (revision >= 0),
+    forgotten INTEGER NOT NULL DEFAULT 0 CHECK (forgotten BETWEEN 0 AND revision)
 ) STRICT;
 
 INSERT INTO config_revision (revision) VALUES (0);
+
+-- What was deleted from configuration within the last day, so that gateways that know an older revision learn of it without
+-- reading everything. Written by the triggers at the end of this file.
+CREATE TABLE config_tombstones (
+    revision   INTEGER NOT NULL CHECK (revision >= 0),
+    no         INTEGER NOT NULL,
+    deleted_at INTEGER NOT NULL,
+    kind       TEXT    NOT NULL CHECK (kind IN ('tenant', 'source', 'secret', 'subscription', 'grant')),
+    PRIMARY KEY (revision, kind, no)
+) STRICT;
+
+CREATE INDEX config_tombstones_deleted ON config_tombstones (deleted_at);
+
+-- The process that runs, by its own reports. `roles`: a JSON list of edge, stream and admin. `seen_at` and `started_at` are the
+-- database's clock, and `skew_us` is how far the process's own was ahead of it. `revision` is what it has applied.
+CREATE TABLE replicas (
+    replica_id BLOB    PRIMARY KEY NOT NULL CHECK (octet_length(replica_id) = 16),
+    revision   INTEGER NOT NULL CHECK (revision >= 0),
+    started_at INTEGER NOT NULL,
+    seen_at    INTEGER NOT NULL,
+    skew_us    INTEGER NOT NULL,
+    instance   TEXT    NOT NULL CHECK (octet_length(instance) <= 1024 AND instr(instance, char(0)) = 0),
+    version    TEXT    NOT NULL CHECK (octet_length(version) <= 64 AND instr(version, char(0)) = 0),
+    roles      TEXT    NOT NULL CHECK (json_array_length(roles) <= 8)
+) STRICT;
+
+-- Who changed what: a chain in which each row holds the hash of the one before and of itself (the store's `audit` says how).
+-- Rows refer to nothing: they outlive what they tell of. Append-only; a row in the place of another would go past the
+-- trigger for deletions, so rows come in their order only.
+CREATE TABLE audit_log (
+    seq         INTEGER PRIMARY KEY CHECK (seq >= 1),
+    changed_at  INTEGER NOT NULL,
+    tenant_no   INTEGER,
+    tenant_id   TEXT    CHECK (octet_length(tenant_id) BETWEEN 1 AND 63),
+    issuer      TEXT    NOT NULL CHECK (octet_length(issuer) <= 1024 AND instr(issuer, char(0)) = 0),
+    subject     TEXT    NOT NULL CHECK (octet_length(subject) <= 1024 AND instr(subject, char(0)) = 0),
+    action      TEXT    NOT NULL CHECK (octet_length(action) BETWEEN 1 AND 64 AND instr(action, char(0)) = 0),
+    resource    TEXT    NOT NULL CHECK (octet_length(resource) <= 512 AND instr(resource, char(0)) = 0),
+    request_id  TEXT    NOT NULL CHECK (octet_length(request_id) <= 128 AND instr(request_id, char(0)) = 0),
+    view_before TEXT    CHECK (octet_length(view_before) <= 262144 AND instr(view_before, char(0)) = 0),
+    view_after  TEXT    CHECK (octet_length(view_after) <= 262144 AND instr(view_after, char(0)) = 0),
+    prev_hash   BLOB    NOT NULL CHECK (octet_length(prev_hash) = 32),
+    hash        BLOB    NOT NULL CHECK (octet_length(hash) = 32),
+    CHECK (tenant_no IS NULL OR tenant_id IS NOT NULL)
+) STRICT;
+
+CREATE INDEX audit_log_tenant ON audit_log (tenant_no, seq);
+
+CREATE TRIGGER audit_log_in_order BEFORE INSERT ON audit_log
+    WHEN NEW.seq <> (SELECT coalesce(max(seq), 0) + 1 FROM audit_log)
+BEGIN SELECT raise(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER audit_log_no_update BEFORE UPDATE ON audit_log
+BEGIN SELECT raise(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER audit_log_no_delete BEFORE DELETE ON audit_log
+BEGIN SELECT raise(ABORT, 'the audit log is append-only'); END;
 
 -- A deleted tenant's row stays behind its receipts; its name may be used again. AUTOINCREMENT, here and below: a number is
 -- never used twice, because receipts and journals refer to it.
 CREATE TABLE tenants (
     tenant_no    INTEGER PRIMARY KEY AUTOINCREMENT,
+    revision     INTEGER NOT NULL DEFAULT 0,
     tenant_id    TEXT    NOT NULL CHECK (octet_length(tenant_id) BETWEEN 1 AND 63),
     display_name TEXT    NOT NULL CHECK (length(display_name) <= 200 AND instr(display_name, char(0)) = 0),
+    limit_events INTEGER CHECK (limit_events BETWEEN 0 AND 1000000),
+    limit_burst  INTEGER CHECK (limit_burst BETWEEN 1 AND 1000000),
+    limit_bytes  INTEGER CHECK (limit_bytes BETWEEN 0 AND 1099511627776),
     created_at   INTEGER NOT NULL,
     deleted_at   INTEGER
 ) STRICT;
@@ -51,6 +112,7 @@ CREATE UNIQUE INDEX tenants_id ON tenants (tenant_id) WHERE deleted_at IS NULL;
 -- list and `settings` a JSON object of texts. Until `secret_expected_until` a handshake may bring the source's secret, once.
 CREATE TABLE sources (
     source_no             INTEGER PRIMARY KEY AUTOINCREMENT,
+    revision              INTEGER NOT NULL DEFAULT 0,
     tenant_no             INTEGER NOT NULL REFERENCES tenants (tenant_no),
     source_id             TEXT    NOT NULL CHECK (octet_length(source_id) BETWEEN 1 AND 63),
     provider              TEXT    NOT NULL CHECK (octet_length(provider) BETWEEN 1 AND 63),
@@ -60,6 +122,9 @@ CREATE TABLE sources (
     public_urls           TEXT    NOT NULL CHECK (json_array_length(public_urls) <= 4),
     settings              TEXT    NOT NULL CHECK (octet_length(settings) BETWEEN 2 AND 131072),
     secret_expected_until INTEGER,
+    limit_events          INTEGER CHECK (limit_events BETWEEN 0 AND 1000000),
+    limit_burst           INTEGER CHECK (limit_burst BETWEEN 1 AND 1000000),
+    limit_bytes           INTEGER CHECK (limit_bytes BETWEEN 0 AND 1099511627776),
     created_at            INTEGER NOT NULL,
     deleted_at            INTEGER,
     CHECK ((preset = '') <> (recipe = ''))
@@ -67,19 +132,44 @@ CREATE TABLE sources (
 
 CREATE UNIQUE INDEX sources_id ON sources (tenant_no, source_id) WHERE deleted_at IS NULL;
 
--- `unseen`: a handshake brought it and nobody was shown it yet, which is allowed once.
+-- `unseen`: a handshake brought it and nobody was shown it yet, which is allowed once. One with `revoked_at` verifies at no time.
 CREATE TABLE secrets (
     secret_no  INTEGER PRIMARY KEY AUTOINCREMENT,
+    revision   INTEGER NOT NULL DEFAULT 0,
     source_no  INTEGER NOT NULL REFERENCES sources (source_no),
     secret_id  TEXT    NOT NULL CHECK (octet_length(secret_id) BETWEEN 1 AND 63),
     key_id     TEXT    NOT NULL CHECK (instr(key_id, char(0)) = 0),
     sealed     BLOB    NOT NULL CHECK (octet_length(sealed) BETWEEN 1 AND 65536),
     not_before INTEGER NOT NULL,
     not_after  INTEGER,
+    revoked_at INTEGER,
     unseen     INTEGER NOT NULL CHECK (unseen IN (0, 1)),
     created_at INTEGER NOT NULL,
     UNIQUE (source_no, secret_id)
 ) STRICT;
+
+-- Secrets of which nothing is accepted any more: revoked ones, and those that were deleted. Accepting looks here, so that no
+-- gateway can accept by an old configuration. Rows stay.
+CREATE TABLE revoked_secrets (
+    secret_no  INTEGER PRIMARY KEY,
+    revoked_at INTEGER NOT NULL
+) STRICT;
+
+-- How secrets are used, and how much on each day (days since 1970-01-01, UTC). No configuration, and without foreign keys: what is
+-- counted late for a secret that is gone is swept.
+CREATE TABLE secret_usage (
+    secret_no     INTEGER PRIMARY KEY,
+    uses          INTEGER NOT NULL CHECK (uses > 0),
+    first_used_at INTEGER NOT NULL,
+    last_used_at  INTEGER NOT NULL CHECK (last_used_at >= first_used_at)
+) STRICT;
+
+CREATE TABLE secret_uses (
+    secret_no INTEGER NOT NULL,
+    day       INTEGER NOT NULL,
+    uses      INTEGER NOT NULL CHECK (uses > 0),
+    PRIMARY KEY (secret_no, day)
+) STRICT, WITHOUT ROWID;
 
 -- `sources`, `event_types` and `starts_after` are JSON arrays, where the sibling has arrays.
 -- Requests refused of late, at most 50 of a source, for the people who look for the cause. Nothing of what was sent is
@@ -106,6 +196,7 @@ CREATE INDEX rejections_received ON rejections (received_at);
 -- before they were delivered.
 CREATE TABLE subscriptions (
     subscription_no    INTEGER PRIMARY KEY AUTOINCREMENT,
+    revision           INTEGER NOT NULL DEFAULT 0,
     subscription_id    TEXT    NOT NULL UNIQUE CHECK (octet_length(subscription_id) BETWEEN 1 AND 63),
     tenant_no          INTEGER REFERENCES tenants (tenant_no),
     sources            TEXT    NOT NULL CHECK (json_type(sources) = 'array'),
@@ -120,6 +211,29 @@ CREATE TABLE subscriptions (
 ) STRICT;
 
 CREATE INDEX subscriptions_tenant ON subscriptions (tenant_no) WHERE tenant_no IS NOT NULL;
+
+-- What callers may do. `subject` is exact, or ends with `*` and is a prefix.
+CREATE TABLE grants (
+    grant_no   INTEGER PRIMARY KEY AUTOINCREMENT,
+    revision   INTEGER NOT NULL DEFAULT 0,
+    tenant_no  INTEGER REFERENCES tenants (tenant_no),
+    created_at INTEGER NOT NULL,
+    grant_id   TEXT    NOT NULL UNIQUE CHECK (octet_length(grant_id) BETWEEN 1 AND 63),
+    issuer     TEXT    NOT NULL CHECK (octet_length(issuer) BETWEEN 1 AND 1024),
+    subject    TEXT    NOT NULL CHECK (octet_length(subject) BETWEEN 1 AND 256),
+    role       TEXT    NOT NULL CHECK (role IN ('platform-admin', 'tenant-admin', 'security', 'operator', 'consumer', 'viewer'))
+) STRICT;
+
+CREATE INDEX grants_tenant ON grants (tenant_no) WHERE tenant_no IS NOT NULL;
+
+-- By number, so that a subscription that is created again under its name has no consumers of the deleted one.
+CREATE TABLE grant_subscriptions (
+    grant_no        INTEGER NOT NULL REFERENCES grants (grant_no) ON DELETE CASCADE,
+    subscription_no INTEGER NOT NULL REFERENCES subscriptions (subscription_no) ON DELETE CASCADE,
+    PRIMARY KEY (grant_no, subscription_no)
+) STRICT;
+
+CREATE INDEX grant_subscriptions_subscription ON grant_subscriptions (subscription_no);
 
 -- The ledger and the only authority for "once". `shard` and `position` are known when the row is written, because one
 -- writer writes it all; the sibling finds them through its log.
@@ -298,3 +412,83 @@ CREATE TABLE dead_letters (
     died_at         INTEGER NOT NULL,
     PRIMARY KEY (subscription_no, lane, position)
 ) STRICT, WITHOUT ROWID;
+
+-- What gateways keep in memory carries the revision of its last change, and leaves a tombstone when it goes, so that a change
+-- costs them as much as it is large. Triggers see to it: no statement, and no cascade, can forget it. A change that raises no
+-- revision (of what gateways do not act upon) leaves the present one. A trigger does not set off itself.
+CREATE INDEX tenants_revision ON tenants (revision);
+CREATE INDEX sources_revision ON sources (revision);
+CREATE INDEX secrets_revision ON secrets (revision);
+CREATE INDEX subscriptions_revision ON subscriptions (revision);
+CREATE INDEX grants_revision ON grants (revision);
+
+CREATE TRIGGER tenants_created AFTER INSERT ON tenants WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE tenants SET revision = (SELECT revision FROM config_revision) WHERE tenant_no = NEW.tenant_no; END;
+CREATE TRIGGER tenants_changed AFTER UPDATE ON tenants WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE tenants SET revision = (SELECT revision FROM config_revision) WHERE tenant_no = NEW.tenant_no; END;
+CREATE TRIGGER sources_created AFTER INSERT ON sources WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE sources SET revision = (SELECT revision FROM config_revision) WHERE source_no = NEW.source_no; END;
+CREATE TRIGGER sources_changed AFTER UPDATE ON sources WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE sources SET revision = (SELECT revision FROM config_revision) WHERE source_no = NEW.source_no; END;
+CREATE TRIGGER secrets_created AFTER INSERT ON secrets WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE secrets SET revision = (SELECT revision FROM config_revision) WHERE secret_no = NEW.secret_no; END;
+CREATE TRIGGER secrets_changed AFTER UPDATE ON secrets WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE secrets SET revision = (SELECT revision FROM config_revision) WHERE secret_no = NEW.secret_no; END;
+CREATE TRIGGER subscriptions_created AFTER INSERT ON subscriptions WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE subscriptions SET revision = (SELECT revision FROM config_revision) WHERE subscription_no = NEW.subscription_no; END;
+CREATE TRIGGER subscriptions_changed AFTER UPDATE ON subscriptions WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE subscriptions SET revision = (SELECT revision FROM config_revision) WHERE subscription_no = NEW.subscription_no; END;
+CREATE TRIGGER grants_created AFTER INSERT ON grants WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE grants SET revision = (SELECT revision FROM config_revision) WHERE grant_no = NEW.grant_no; END;
+CREATE TRIGGER grants_changed AFTER UPDATE ON grants WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE grants SET revision = (SELECT revision FROM config_revision) WHERE grant_no = NEW.grant_no; END;
+
+CREATE TRIGGER tenants_deleted AFTER DELETE ON tenants
+BEGIN
+    INSERT OR IGNORE INTO config_tombstones (revision, kind, no, deleted_at)
+    SELECT revision, 'tenant', OLD.tenant_no, CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER) FROM config_revision;
+END;
+CREATE TRIGGER sources_deleted AFTER DELETE ON sources
+BEGIN
+    INSERT OR IGNORE INTO config_tombstones (revision, kind, no, deleted_at)
+    SELECT revision, 'source', OLD.source_no, CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER) FROM config_revision;
+END;
+CREATE TRIGGER secrets_deleted AFTER DELETE ON secrets
+BEGIN
+    INSERT OR IGNORE INTO config_tombstones (revision, kind, no, deleted_at)
+    SELECT revision, 'secret', OLD.secret_no, CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER) FROM config_revision;
+END;
+CREATE TRIGGER subscriptions_deleted AFTER DELETE ON subscriptions
+BEGIN
+    INSERT OR IGNORE INTO config_tombstones (revision, kind, no, deleted_at)
+    SELECT revision, 'subscription', OLD.subscription_no, CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER) FROM config_revision;
+END;
+CREATE TRIGGER grants_deleted AFTER DELETE ON grants
+BEGIN
+    INSERT OR IGNORE INTO config_tombstones (revision, kind, no, deleted_at)
+    SELECT revision, 'grant', OLD.grant_no, CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER) FROM config_revision;
+END;
+CREATE TRIGGER tenants_marked AFTER UPDATE OF deleted_at ON tenants WHEN OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL
+BEGIN
+    INSERT OR IGNORE INTO config_tombstones (revision, kind, no, deleted_at)
+    SELECT revision, 'tenant', OLD.tenant_no, CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER) FROM config_revision;
+END;
+CREATE TRIGGER sources_marked AFTER UPDATE OF deleted_at ON sources WHEN OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL
+BEGIN
+    INSERT OR IGNORE INTO config_tombstones (revision, kind, no, deleted_at)
+    SELECT revision, 'source', OLD.source_no, CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER) FROM config_revision;
+END;
+
+-- The tombstones of the day before go with the next one.
+CREATE TRIGGER config_tombstones_swept AFTER INSERT ON config_tombstones
+BEGIN
+    UPDATE config_revision SET forgotten = max(forgotten, coalesce((
+        SELECT max(revision) FROM config_tombstones WHERE deleted_at < NEW.deleted_at - 86400000000), 0));
+    DELETE FROM config_tombstones WHERE deleted_at < NEW.deleted_at - 86400000000;
+END;
+
+-- Which subscriptions a grant names is part of the grant.
+CREATE TRIGGER grant_subscriptions_created AFTER INSERT ON grant_subscriptions
+BEGIN UPDATE grants SET revision = (SELECT revision FROM config_revision) WHERE grant_no = NEW.grant_no; END;
+CREATE TRIGGER grant_subscriptions_deleted AFTER DELETE ON grant_subscriptions
+BEGIN UPDATE grants SET revision = (SELECT revision FROM config_revision) WHERE grant_no = OLD.grant_no; END;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use portero_store::{Error, ErrorKind};
+use rustls::CertificateError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 /// What a failed call could have done.
@@ -38,7 +39,7 @@ pub(crate) fn store_error(error: &sqlx::Error, effect: Effect) -> Error {
     let message = match server_error(error).map(PgDatabaseError::code) {
         Some("3D000") => "the database does not exist on this server; create it first",
         Some("28000" | "28P01") => "the database refuses this user or password",
-        _ => message(kind),
+        _ => tls_message(error).unwrap_or_else(|| message(kind)),
     };
     Error::with_source(kind, message, Cause { code: code(error), constraint })
 }
@@ -83,6 +84,7 @@ fn code(error: &sqlx::Error) -> String {
     }
     #[expect(clippy::wildcard_enum_match_arm, reason = "the driver's enum may grow")]
     let word = match error {
+        sqlx::Error::Io(error) if tls_error(error).is_some() => "TLS",
         sqlx::Error::Io(error) => return format!("connection: {:?}", error.kind()),
         sqlx::Error::Tls(_) => "TLS",
         sqlx::Error::Protocol(_) => "protocol",
@@ -93,6 +95,34 @@ fn code(error: &sqlx::Error) -> String {
         _ => "driver",
     };
     word.to_owned()
+}
+
+fn tls_error(error: &std::io::Error) -> Option<&rustls::Error> {
+    error.get_ref().and_then(|inner| inner.downcast_ref())
+}
+
+/// What is wrong with TLS, if that is what is wrong.
+fn tls_message(error: &sqlx::Error) -> Option<&'static str> {
+    use CertificateError as Bad;
+    if matches!(error, sqlx::Error::Tls(_)) {
+        return Some("the database is to be reached by TLS, and that cannot be had: is it on in the server (ssl)?");
+    }
+    let sqlx::Error::Io(error) = error else { return None };
+    let tls = tls_error(error)?;
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the library's enums may grow")]
+    Some(match tls {
+        rustls::Error::InvalidCertificate(bad) => match bad {
+            Bad::UnknownIssuer => "the database's certificate is of an authority that is not trusted here: see database.ca_file",
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+                "the database's certificate is for another name than the one it is reached by"
+            }
+            Bad::Expired | Bad::ExpiredContext { .. } => "the database's certificate has expired",
+            Bad::NotValidYet | Bad::NotValidYetContext { .. } => "the database's certificate is not valid yet",
+            _ => "the database's certificate is not valid",
+        },
+        rustls::Error::AlertReceived(_) => "the database refuses our side of the TLS handshake: does it want a certificate?",
+        _ => "the database does not speak TLS as we do",
+    })
 }
 
 fn kind(error: &sqlx::Error, effect: Effect) -> ErrorKind {

@@ -18,7 +18,7 @@ use crate::lease::{bounded, rows};
 use crate::session::{Purpose, set_up};
 
 /// Every installation of a database uses it: a hint too many does no harm.
-const CHANNEL: &str = "portero_hints";
+pub(crate) const CHANNEL: &str = "portero_hints";
 /// After so long without a word the connection is tried: a peer that vanished sends no word either.
 const QUIET: Duration = Duration::from_secs(5);
 /// How long such a try may take before the connection counts as broken.
@@ -158,10 +158,11 @@ impl Drop for Listening {
     }
 }
 
-const fn word(hint: Hint) -> &'static str {
+pub(crate) const fn word(hint: Hint) -> &'static str {
     match hint {
         Hint::Log => "log",
         Hint::Lanes => "lanes",
+        Hint::Config => "config",
     }
 }
 
@@ -169,6 +170,7 @@ fn hint_of(word: &str) -> Option<Hint> {
     match word {
         "log" => Some(Hint::Log),
         "lanes" => Some(Hint::Lanes),
+        "config" => Some(Hint::Config),
         _ => None,
     }
 }

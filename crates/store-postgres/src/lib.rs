@@ -6,7 +6,8 @@
 //! | `log` | pages in commit order, bodies by receipt |
 //! | `lane` | sessions, lanes, journal, parked entities, dead letters |
 //! | `hints` | hints between gateways, on a connection of their own |
-//! | `config` | tenants, sources, secrets, subscriptions and their revision |
+//! | `config` | tenants, sources, secrets, subscriptions, grants and their revision |
+//! | `audit` | who changed what, as a chain |
 //! | `rejection` | the newest refused requests of each source |
 //! | `schema` | migrations, identity, health |
 //!
@@ -22,6 +23,7 @@
 //! statements, use NOTIFY in an accept statement, read from a standby, or let the driver's texts out: they quote rows.
 
 mod accept;
+mod audit;
 mod config;
 mod error;
 mod hints;
@@ -33,6 +35,7 @@ mod pools;
 mod rejection;
 mod row;
 mod schema;
+mod secret_use;
 mod session;
 
 // The tests' harness names this crate as users do.

@@ -1,13 +1,14 @@
 //! How to reach the database, and how many connections to hold.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use portero_store::{Error, ErrorKind, Result};
 use portero_types::{Redacted, ShardCount};
 use sqlx::ConnectOptions;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 /// How to reach the database. Debug shows neither the URL nor the password.
 #[derive(Clone)]
@@ -17,6 +18,9 @@ pub struct PostgresConfig {
     pub url: Redacted<String>,
     /// Takes the place of the URL's password, so that the two can be kept apart.
     pub password: Option<Redacted<String>>,
+    /// Certificates (PEM) that the server's may come from, beside the system's. With it every connection must be TLS to a
+    /// server whose certificate bears its name (`verify-full`), whatever the URL says. Read for each new connection.
+    pub ca_file: Option<PathBuf>,
     /// The schema that holds all tables; `None` is the role's own search path. 1 to 63 characters of `a-z`, `0-9`, `_`,
     /// the first not a digit.
     pub schema: Option<String>,
@@ -55,6 +59,7 @@ impl PostgresConfig {
         Self {
             url: Redacted::new(url.into()),
             password: None,
+            ca_file: None,
             schema: None,
             shards: ShardCount::DEFAULT,
             pools: PoolSizes::default(),
@@ -73,6 +78,9 @@ impl PostgresConfig {
         })?;
         if let Some(password) = &self.password {
             options = options.password(password.expose_secret());
+        }
+        if let Some(ca_file) = &self.ca_file {
+            options = options.ssl_mode(PgSslMode::VerifyFull).ssl_root_cert(ca_file);
         }
         if options.get_application_name().is_none() {
             options = options.application_name("portero");
@@ -124,6 +132,16 @@ mod tests {
             PostgresConfig::new("postgres://portero:hunter2@[").connect_options().expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::FailedPrecondition);
         assert!(!format!("{error:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn an_authority_makes_verified_tls_a_must_whatever_the_url_says() {
+        let config = PostgresConfig {
+            ca_file: Some("/etc/ca.pem".into()),
+            ..PostgresConfig::new("postgres://h/d?sslmode=disable")
+        };
+        let options = config.connect_options().expect("understood");
+        assert!(matches!(options.get_ssl_mode(), PgSslMode::VerifyFull));
     }
 
     #[test]

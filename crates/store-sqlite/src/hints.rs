@@ -39,7 +39,7 @@ impl Hints for Listening {
             }
             match self.receiver.recv().await {
                 Ok(hint) => return Ok(hint),
-                Err(RecvError::Lagged(_)) => self.merged.extend([Hint::Log, Hint::Lanes]),
+                Err(RecvError::Lagged(_)) => self.merged.extend([Hint::Log, Hint::Lanes, Hint::Config]),
                 Err(RecvError::Closed) => {
                     return Err(Error::new(ErrorKind::Unavailable, "the database is closed"));
                 }

@@ -6,7 +6,8 @@
 //! | `log` | pages in commit order, bodies by receipt |
 //! | `lane` | sessions, lanes, journal, parked entities, dead letters |
 //! | `hints` | hints within the process |
-//! | `config` | tenants, sources, secrets, subscriptions and their revision |
+//! | `config` | tenants, sources, secrets, subscriptions, grants and their revision |
+//! | `audit` | who changed what, as a chain |
 //! | `rejection` | the newest refused requests of each source |
 //! | `schema` | migrations, identity, health |
 //!
@@ -23,6 +24,7 @@
 //! the driver's texts out: they may quote rows.
 
 mod accept;
+mod audit;
 mod config;
 mod error;
 mod file;
@@ -33,6 +35,7 @@ mod reader;
 mod rejection;
 mod row;
 mod schema;
+mod secret_use;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -1,5 +1,7 @@
 //! Receipts, events and their place in the log: the accept path.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use portero_types::{
     NewEvent, Position, ProviderName, ReceiptId, RequestId, SecretNo, SourceNo, TenantNo, Timestamp,
@@ -23,6 +25,8 @@ pub enum Verdict {
         /// The receipt of the first one.
         first: ReceiptId,
     },
+    /// The secret that verified it is revoked or deleted. Nothing is written, whether or not its key was there before.
+    Revoked,
 }
 
 /// The ledger row of an accepted event. It never holds the payload.
@@ -74,8 +78,18 @@ pub trait AcceptStore: Send + Sync + 'static {
     ///
     /// Duplicate and conflict counts on receipts are kept after the commit and may be lost in a crash; verdicts may not.
     ///
+    /// Whether a secret is revoked is judged here, by the database, so that a gateway which has not heard of it accepts nothing
+    /// either. See [`AcceptStore::settle_accepts`].
+    ///
     /// Not cancel-safe: run it in a task of its own, never in the future of an HTTP handler.
     async fn accept(&self, batch: &[NewEvent]) -> crate::Result<Vec<Verdict>>;
+
+    /// Waits until no accept that began before this call can still commit, so that all that are committed from then on have
+    /// seen what was committed before it, such as a revocation. Those that stall are ended.
+    ///
+    /// # Errors
+    /// `Unavailable` when some are still under way after `patience`.
+    async fn settle_accepts(&self, patience: Duration) -> crate::Result<()>;
 
     /// Counts events that came again and were recognised before they reached [`AcceptStore::accept`]. A receipt that is gone
     /// is passed over.

@@ -1,12 +1,14 @@
-//! Tenants, sources, secrets and subscriptions.
+//! Tenants, sources, secrets, subscriptions and grants.
 
 use async_trait::async_trait;
 use portero_types::{
-    LaneCount, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo, TenantId, TenantNo,
-    Timestamp,
+    GrantId, LaneCount, ReplicaId, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo, TenantId,
+    TenantNo, Timestamp,
 };
 
-use crate::{Change, NewSource, Source, SourceUpdate};
+use crate::{
+    Change, ConfigChanges, Grant, Limits, NewGrant, NewSource, Replica, ReplicaEcho, ReplicaReport, Source, SourceUpdate,
+};
 
 /// The number of the last configuration change. It rises with every change, in the change's own transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +32,8 @@ pub struct Tenant {
     pub id: TenantId,
     /// For people; up to 200 characters.
     pub display_name: String,
+    /// How much it may send.
+    pub limits: Limits,
     /// When it was created.
     pub created_at: Timestamp,
 }
@@ -41,8 +45,21 @@ pub struct NewTenant {
     pub id: TenantId,
     /// For people.
     pub display_name: String,
+    /// How much it may send.
+    pub limits: Limits,
     /// Now.
     pub created_at: Timestamp,
+}
+
+/// A change of a tenant. What is `None` stays as it is.
+#[derive(Clone, Debug)]
+pub struct TenantUpdate {
+    /// The tenant.
+    pub id: TenantId,
+    /// For people.
+    pub display_name: Option<String>,
+    /// How much it may send; replaces all three numbers.
+    pub limits: Option<Limits>,
 }
 
 /// An encrypted value and the key that encrypted it.
@@ -69,6 +86,8 @@ pub struct Secret {
     pub not_before: Timestamp,
     /// When it ceases to verify; `None` while it is active.
     pub not_after: Option<Timestamp>,
+    /// When it was revoked: it verifies at no time, and what it verified is not accepted any more.
+    pub revoked_at: Option<Timestamp>,
     /// Whether a handshake brought it and [`ConfigStore::take_unseen`] has not taken it yet.
     pub unseen: bool,
     /// When it was created.
@@ -88,7 +107,8 @@ pub struct NewSecret {
     pub sealed: Sealed,
     /// When it begins to verify.
     pub not_before: Timestamp,
-    /// When the source's other secrets that have no end yet cease to verify; `None` leaves them as they are.
+    /// A rotation: when the source's other secrets that have no end yet cease to verify; `None` leaves them as they are, and so
+    /// are those that begin later than this one in any case.
     pub retire_others_at: Option<Timestamp>,
     /// Now.
     pub created_at: Timestamp,
@@ -215,10 +235,12 @@ pub struct ConfigSnapshot {
     pub tenants: Vec<Tenant>,
     /// Every source.
     pub sources: Vec<Source>,
-    /// Every secret that is not past its end by more than a day.
+    /// Every secret that is not past its end by more than a day, nor past its revocation.
     pub secrets: Vec<Secret>,
     /// Every subscription.
     pub subscriptions: Vec<Subscription>,
+    /// Every grant.
+    pub grants: Vec<Grant>,
 }
 
 /// Looks after configuration. Every change of what gateways act upon raises the revision in the same transaction.
@@ -235,12 +257,33 @@ pub trait ConfigStore: Send + Sync + 'static {
     /// All configuration, as one transaction sees it. Spans tenants.
     async fn snapshot(&self) -> crate::Result<ConfigSnapshot>;
 
+    /// What changed since a revision, as one transaction sees it. Spans tenants. What was deleted is known for a day.
+    async fn changes(&self, since: Revision) -> crate::Result<ConfigChanges>;
+
+    /// Says how far a process has applied the configuration, and is told the present revision: what every process asks twice
+    /// a second. A process that is not known becomes known. What is new is written down at once, other reports only every
+    /// [`REPLICA_WRITTEN_EVERY`](crate::REPLICA_WRITTEN_EVERY).
+    ///
+    /// # Errors
+    /// `Unavailable` and `OutcomeUnknown`: nothing is known of the configuration.
+    async fn report(&self, report: &ReplicaReport) -> crate::Result<ReplicaEcho>;
+    /// Forgets a process that ends. One that is not known is fine.
+    async fn sign_off(&self, replica: ReplicaId) -> crate::Result<()>;
+    /// The processes that have not signed off, in the order of their names; those that are silent for more than
+    /// [`REPLICA_SHOWN`](crate::REPLICA_SHOWN) are left out.
+    async fn replicas(&self) -> crate::Result<Vec<Replica>>;
+
     /// Creates a tenant.
     async fn create_tenant(&self, tenant: NewTenant, change: &Change) -> crate::Result<Tenant>;
     /// A tenant by name.
     async fn tenant(&self, id: &TenantId) -> crate::Result<Option<Tenant>>;
     /// Tenants whose names come after `after`.
     async fn tenants(&self, after: Option<&TenantId>, limit: u32) -> crate::Result<Page<Tenant>>;
+    /// Changes what is given, and nothing else.
+    ///
+    /// # Errors
+    /// `NotFound`; `Refused` when a bound is broken.
+    async fn update_tenant(&self, update: TenantUpdate, change: &Change) -> crate::Result<Tenant>;
     /// Deletes a tenant that has no sources.
     async fn delete_tenant(&self, id: &TenantId, change: &Change) -> crate::Result<()>;
 
@@ -309,7 +352,32 @@ pub trait ConfigStore: Send + Sync + 'static {
         id: &SecretId,
         change: &Change,
     ) -> crate::Result<Option<Sealed>>;
-    /// Deletes a secret: it ceases to verify as soon as the change is seen.
+    /// Sets when a secret ceases to verify. One that ends later may be given another end.
+    ///
+    /// # Errors
+    /// `FailedPrecondition` when it has ended by the change's time or is revoked, or when more than
+    /// [`portero_types::limits::ACTIVE_SECRETS_MAX`] would verify at one moment.
+    async fn retire_secret(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+        at: Timestamp,
+        change: &Change,
+    ) -> crate::Result<Secret>;
+    /// Revokes a secret: from its commit on [`crate::AcceptStore::accept`] refuses what it verified, whoever asks. There is no
+    /// way back. One that is revoked already stays as it is, and so does the revision.
+    async fn revoke_secret(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+        change: &Change,
+    ) -> crate::Result<Secret>;
+    /// Deletes a secret that does not verify at the change's time. What it verified is not accepted any more.
+    ///
+    /// # Errors
+    /// `FailedPrecondition` when it verifies: it must be retired or revoked first.
     async fn delete_secret(
         &self,
         tenant: &TenantId,
@@ -346,4 +414,17 @@ pub trait ConfigStore: Send + Sync + 'static {
     ) -> crate::Result<Page<Subscription>>;
     /// Deletes a subscription with its lanes, journal, parked entities and dead letters.
     async fn delete_subscription(&self, id: &SubscriptionId, change: &Change) -> crate::Result<()>;
+
+    /// Creates a grant.
+    ///
+    /// # Errors
+    /// `NotFound` when its tenant or one of its subscriptions does not exist; `Refused` when a bound is broken.
+    async fn create_grant(&self, grant: NewGrant, change: &Change) -> crate::Result<Grant>;
+    /// A grant by name.
+    async fn grant(&self, id: &GrantId) -> crate::Result<Option<Grant>>;
+    /// Grants whose names come after `after`.
+    async fn grants(&self, after: Option<&GrantId>, limit: u32) -> crate::Result<Page<Grant>>;
+    /// Deletes a grant. Grants also go with their tenant, and those of consumers with the last of their subscriptions: a name
+    /// that is used again brings none back.
+    async fn delete_grant(&self, id: &GrantId, change: &Change) -> crate::Result<()>;
 }

@@ -9,6 +9,8 @@ pub enum Hint {
     Log,
     /// Lanes, weights, streams or requests changed: call [`crate::LaneStore::roll`].
     Lanes,
+    /// Configuration changed. Stores tell it themselves with each change.
+    Config,
 }
 
 /// Passes hints on.

@@ -10,24 +10,33 @@
 //! | reading the log | [`LogStore`] | pages in commit order, nothing skipped |
 //! | sessions, lanes, journal, parked entities, dead letters | [`LaneStore`] | a fenced session writes nothing |
 //! | hints between gateways | [`HintStore`] | they may be lost: polling is the truth |
-//! | tenants, sources, secrets, subscriptions | [`ConfigStore`] | each change raises the revision in its transaction |
+//! | tenants, sources, secrets, subscriptions, grants | [`ConfigStore`] | each change raises the revision in its transaction |
+//! | who changed what | [`AuditStore`] | a chain that cannot be altered unnoticed |
 //! | refused requests | [`RejectionStore`] | the newest of each source, never more than a few |
+//! | uses of secrets | [`SecretUseStore`] | counts that a crash may cut short by seconds |
 //! | schema | [`SchemaStore`] | says whether the schema fits this program |
 
 mod accept;
+pub mod audit;
 pub mod balance;
 mod capture;
 mod change;
+mod changes;
 pub mod codec;
 mod config;
 mod cut;
 mod error;
+mod grant;
 mod hint;
 mod lane;
+mod limits;
 mod log;
 pub mod overlap;
 mod rejection;
+mod replica;
 mod schema;
+mod secret_state;
+mod secret_use;
 mod share;
 mod source;
 #[cfg(feature = "testing")]
@@ -36,21 +45,34 @@ pub mod testing;
 use std::sync::Arc;
 
 pub use accept::{AcceptStore, Receipt, Verdict};
+pub use audit::{
+    AUDIT_PAGE_MAX, AuditEntry, AuditFilter, AuditHash, AuditOrder, AuditStore, NewAuditEntry, entry_hash,
+};
 pub use capture::{CAPTURED_BODY_BYTES_MAX, CapturedRequest};
 pub use change::{ACTOR_BYTES_MAX, Actor, Change, REQUEST_ID_BYTES_MAX};
+pub use changes::{ConfigChanges, ConfigDelta, Removed};
 pub use config::{
     ConfigSnapshot, ConfigStore, DeadLetterPolicy, NewSecret, NewSubscription, NewTenant, Page, Revision,
-    Sealed, Secret, StartAt, Subscription, SubscriptionUpdate, Tenant,
+    Sealed, Secret, StartAt, Subscription, SubscriptionUpdate, Tenant, TenantUpdate,
 };
 pub use error::{Error, ErrorKind, Result};
+pub use grant::{GRANT_ISSUER_BYTES_MAX, GRANT_SUBJECT_BYTES_MAX, GRANT_SUBSCRIPTIONS_MAX, Grant, NewGrant};
 pub use hint::{Hint, HintStore, Hints};
 pub use lane::{
     ClaimedLane, DeadLetter, Deferred, Detour, JournalState, LaneFlush, LaneKey, LaneStore, NewSession,
     Overflow, ParkedEntity, ParkedState,
 };
+pub use limits::{LIMIT_BYTES_MAX, LIMIT_EVENTS_MAX, Limits};
 pub use log::{LogEntry, LogPage, LogStore, PageRequest, Scope};
 pub use rejection::{NewRejection, REJECTIONS_PER_SOURCE_MAX, Rejection, RejectionStore, StoredRejection};
+pub use replica::{
+    EDGE, REPLICA_LIVE, REPLICA_SHOWN, REPLICA_WRITTEN_EVERY, Replica, ReplicaEcho, ReplicaReport,
+};
 pub use schema::{SchemaState, SchemaStore};
+pub use secret_state::SecretState;
+pub use secret_use::{
+    Day, RetiringInUse, SecretUsage, SecretUse, SecretUseStore, USE_DAYS_KEPT,
+};
 pub use share::{LaneAction, LaneRequest, PARKED_LISTING_MAX, ParkedListing, Roll, Share};
 pub use source::{
     NewSource, PUBLIC_URL_BYTES_MAX, PUBLIC_URLS_MAX, SETTING_NAME_BYTES_MAX, SETTING_VALUE_BYTES_MAX,
@@ -63,10 +85,22 @@ pub trait DeliveryStore: HintStore + LaneStore + LogStore {}
 impl<T: HintStore + LaneStore + LogStore> DeliveryStore for T {}
 
 /// Everything at once: what a gateway holds.
-pub trait Store: AcceptStore + ConfigStore + DeliveryStore + RejectionStore + SchemaStore {}
+pub trait Store:
+    AcceptStore + AuditStore + ConfigStore + DeliveryStore + RejectionStore + SchemaStore + SecretUseStore
+{
+}
 
-impl<T: AcceptStore + ConfigStore + HintStore + LaneStore + LogStore + RejectionStore + SchemaStore> Store
-    for T
+impl<
+    T: AcceptStore
+        + AuditStore
+        + ConfigStore
+        + HintStore
+        + LaneStore
+        + LogStore
+        + RejectionStore
+        + SchemaStore
+        + SecretUseStore,
+> Store for T
 {
 }
 

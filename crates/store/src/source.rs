@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use portero_types::{IngestKey, ProviderName, SourceId, SourceNo, TenantId, TenantNo, Timestamp};
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Limits};
 
 /// Most public URLs of one source.
 pub const PUBLIC_URLS_MAX: usize = 4;
@@ -42,6 +42,8 @@ pub struct Source {
     pub settings: BTreeMap<String, String>,
     /// Until when a handshake may bring the source's secret, once; `None` when the source waits for none.
     pub secret_expected_until: Option<Timestamp>,
+    /// How much it may send.
+    pub limits: Limits,
     /// When it was created.
     pub created_at: Timestamp,
 }
@@ -67,6 +69,8 @@ pub struct NewSource {
     pub settings: BTreeMap<String, String>,
     /// See [`Source::secret_expected_until`].
     pub secret_expected_until: Option<Timestamp>,
+    /// How much it may send.
+    pub limits: Limits,
     /// Now.
     pub created_at: Timestamp,
 }
@@ -78,6 +82,7 @@ impl NewSource {
     /// `Refused` when a bound is broken.
     pub fn check(&self) -> crate::Result<()> {
         check_urls(&self.public_urls)?;
+        self.limits.check()?;
         check_settings(&self.settings)
     }
 }
@@ -99,6 +104,8 @@ pub struct SourceUpdate {
     pub settings: Option<BTreeMap<String, String>>,
     /// See [`Source::secret_expected_until`]; `Some(None)` ends the wait.
     pub secret_expected_until: Option<Option<Timestamp>>,
+    /// How much it may send; replaces all three numbers.
+    pub limits: Option<Limits>,
 }
 
 impl SourceUpdate {
@@ -113,6 +120,7 @@ impl SourceUpdate {
             public_urls: None,
             settings: None,
             secret_expected_until: None,
+            limits: None,
         }
     }
 
@@ -125,6 +133,7 @@ impl SourceUpdate {
             return Err(refused("a source has a preset or a recipe"));
         }
         self.public_urls.as_deref().map_or(Ok(()), check_urls)?;
+        self.limits.as_ref().map_or(Ok(()), Limits::check)?;
         self.settings.as_ref().map_or(Ok(()), check_settings)
     }
 }

@@ -106,6 +106,11 @@ slug!(
     "a subscription id"
 );
 slug!(
+    /// A grant, as its operator named it. Unique in the whole installation.
+    GrantId,
+    "a grant id"
+);
+slug!(
     /// The provider that scopes event ids, such as `stripe`.
     ProviderName,
     "a provider name"
@@ -141,6 +146,10 @@ number!(
 number!(
     /// A subscription's row number. Positive.
     SubscriptionNo
+);
+number!(
+    /// A grant's row number. Positive.
+    GrantNo
 );
 
 macro_rules! uuid_id {
@@ -214,6 +223,12 @@ uuid_id!(
     SessionId,
     "sess",
     "a session id"
+);
+uuid_id!(
+    /// One run of one process, of whatever role: who says how far it has applied the configuration. Shown as `repl_…`.
+    ReplicaId,
+    "repl",
+    "a replica id"
 );
 
 /// The unguessable last part of a source's URL: 128 random bits, shown as 32 hexadecimal digits.

@@ -16,8 +16,8 @@ pub mod wrapped_key;
 pub use clock::{Clock, ManualClock, Timestamp};
 pub use event::{Event, Header, NewEvent};
 pub use id::{
-    IngestKey, InvalidId, ProviderName, ReceiptId, ReplicaId, RequestId, SecretId, SecretNo, SessionId,
-    SourceId, SourceNo, SubscriptionId, SubscriptionNo, TenantId, TenantNo,
+    GrantId, GrantNo, IngestKey, InvalidId, ProviderName, ReceiptId, ReplicaId, RequestId, SecretId,
+    SecretNo, SessionId, SourceId, SourceNo, SubscriptionId, SubscriptionNo, TenantId, TenantNo,
 };
 pub use position::{EntityHash, Epoch, Generation, LaneCount, LaneNo, Position, Shard, ShardCount, Slot};
 pub use redact::Redacted;

@@ -1,12 +1,13 @@
 //! A batch before and after the accept statement. Pure.
 //!
 //! Keys are sorted by their bytes, so that two batches with common keys wait for each other in one direction only, and the
-//! first event of each key stands for it.
+//! first event of each key stands for it. What came under a revoked secret is judged by the secret alone: of a key whose
+//! standing event is refused so, the others are left for another batch.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use portero_store::Verdict;
-use portero_types::{NewEvent, Position, ReceiptId};
+use portero_types::{NewEvent, Position, ReceiptId, SecretNo};
 
 /// What the accept statement placed: receipt and position.
 pub(super) type Placed = HashMap<ReceiptId, Position>;
@@ -20,6 +21,15 @@ pub(super) struct Known {
     pub(super) receipt_id: ReceiptId,
     /// What tells a repeat from a conflict.
     pub(super) body_digest: [u8; 32],
+}
+
+/// What was found out about events that were not placed.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Receipts that hold their keys.
+    pub(super) known: Vec<Known>,
+    /// Those of the batch's secrets that are revoked.
+    pub(super) revoked: HashSet<SecretNo>,
 }
 
 /// How often a receipt's event came again in this batch.
@@ -61,6 +71,18 @@ impl<'a> Batch<'a> {
         self.leaders.iter().map(|index| (*index, &self.events[*index]))
     }
 
+    /// The secrets that verified it, each once.
+    pub(super) fn secrets(&self) -> Vec<i64> {
+        let distinct: BTreeSet<i64> =
+            self.events.iter().filter_map(|event| event.secret_no).map(|no| no.0).collect();
+        distinct.into_iter().collect()
+    }
+
+    /// Whether no event repeats the key of another.
+    pub(super) fn has_each_key_once(&self) -> bool {
+        self.followers.is_empty()
+    }
+
     /// An event by its place in the batch.
     pub(super) fn event(&self, index: usize) -> &'a NewEvent {
         &self.events[index]
@@ -91,24 +113,37 @@ impl<'a> Batch<'a> {
         self.leaders.iter().copied().filter(|index| !is_placed(index)).collect()
     }
 
-    /// Fills in the verdicts of those whose keys were there before.
-    pub(super) fn judge_repeats(&self, verdicts: &mut [Option<Verdict>], known: &[Known]) {
-        let known: HashMap<usize, &Known> = known.iter().map(|known| (known.leader, known)).collect();
+    /// Fills in the verdicts of those that were not placed: refused for their secrets, or their keys were there before.
+    pub(super) fn judge_repeats(&self, verdicts: &mut [Option<Verdict>], found: &Found) {
+        let is_revoked = |index: usize| self.events[index].secret_no.is_some_and(|no| found.revoked.contains(&no));
+        let known: HashMap<usize, &Known> = found.known.iter().map(|known| (known.leader, known)).collect();
         let leaders = self.leaders.iter().map(|leader| (*leader, *leader));
         for (index, leader) in leaders.chain(self.followers.iter().copied()) {
-            if verdicts[index].is_none() {
-                let first = known.get(&leader);
-                verdicts[index] = first.map(|first| self.judge(index, first.receipt_id, &first.body_digest));
+            let verdict = &mut verdicts[index];
+            if matches!(verdict, Some(Verdict::Accepted { .. })) {
+                continue;
+            }
+            if is_revoked(index) {
+                *verdict = Some(Verdict::Revoked);
+            } else if verdict.is_none()
+                && let Some(first) = known.get(&leader)
+            {
+                *verdict = Some(self.judge(index, first.receipt_id, &first.body_digest));
             }
         }
     }
 
+    /// Whether an event that stands for its key has no verdict. Its receipt was removed between two statements.
+    pub(super) fn is_lost(&self, verdicts: &[Option<Verdict>]) -> bool {
+        self.leaders.iter().any(|leader| verdicts[*leader].is_none())
+    }
+
     /// How often each receipt's event came again, in the order of keys.
-    pub(super) fn counts(&self, verdicts: &[Verdict]) -> Vec<(ReceiptId, Count)> {
+    pub(super) fn counts(&self, verdicts: &[Option<Verdict>]) -> Vec<(ReceiptId, Count)> {
         let mut counts: HashMap<ReceiptId, Count> = HashMap::new();
-        for verdict in verdicts {
+        for verdict in verdicts.iter().flatten() {
             match verdict {
-                Verdict::Accepted { .. } => {}
+                Verdict::Accepted { .. } | Verdict::Revoked => {}
                 Verdict::Duplicate { first } => counts.entry(*first).or_default().duplicates += 1,
                 Verdict::Conflict { first } => counts.entry(*first).or_default().conflicts += 1,
             }
@@ -116,11 +151,17 @@ impl<'a> Batch<'a> {
         if counts.is_empty() {
             return Vec::new();
         }
-        let first = |index: &usize| match verdicts[*index] {
-            Verdict::Duplicate { first } | Verdict::Conflict { first } => first,
-            Verdict::Accepted { .. } => self.events[*index].receipt_id,
-        };
-        self.leaders.iter().map(first).filter_map(|id| counts.get(&id).map(|count| (id, *count))).collect()
+        // The key's receipt, whichever of its events met it.
+        let mut order = Vec::with_capacity(counts.len());
+        for index in self.leaders.iter().chain(self.followers.iter().map(|(index, _)| index)) {
+            if let Some(Verdict::Duplicate { first } | Verdict::Conflict { first }) = verdicts[*index]
+                && let Some(count) = counts.remove(&first)
+            {
+                order.push((key(&self.events[*index]), first, count));
+            }
+        }
+        order.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        order.into_iter().map(|(_, first, count)| (first, count)).collect()
     }
 
     fn judge(&self, index: usize, first: ReceiptId, digest: &[u8; 32]) -> Verdict {

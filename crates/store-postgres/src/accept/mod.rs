@@ -2,8 +2,11 @@
 
 mod batch;
 mod repeats;
+mod settle;
 mod stalled;
 mod statement;
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use portero_store::{AcceptStore, Error, ErrorKind, Receipt, Result, Verdict};
@@ -27,27 +30,24 @@ impl AcceptStore for PostgresStore {
         if events.is_empty() {
             return Ok(Vec::new());
         }
-        let statement = self.accept_statement().await?;
-        let batch = Batch::new(events);
-        let placed = statement.run(&self.pools, &batch).await?;
-        let mut verdicts = batch.verdicts(&placed);
-        let repeated = batch.repeated(&placed);
-        if !repeated.is_empty() {
-            let known = repeats::find(&self.pools.repeats, &batch, &repeated).await;
-            batch.judge_repeats(&mut verdicts, &known.map_err(|e| in_doubt(e, placed.is_empty()))?);
+        let mut verdicts = self.accept_keys(events).await?;
+        // An event is left over when the one that stood for its key was refused for another secret: it stands for itself.
+        loop {
+            let left: Vec<usize> = (0..events.len()).filter(|index| verdicts[*index].is_none()).collect();
+            if left.is_empty() {
+                return Ok(verdicts.into_iter().flatten().collect());
+            }
+            let nothing = !verdicts.iter().any(|verdict| matches!(verdict, Some(Verdict::Accepted { .. })));
+            let again: Vec<_> = left.iter().map(|index| events[*index].clone()).collect();
+            let found = self.accept_keys(&again).await.map_err(|error| in_doubt(error, nothing))?;
+            for (index, verdict) in left.into_iter().zip(found) {
+                verdicts[index] = verdict;
+            }
         }
-        // A verdict can only be missing when its receipt was removed between the two statements.
-        let verdicts: Vec<_> = verdicts.into_iter().flatten().collect();
-        if verdicts.len() < events.len() {
-            let lost =
-                Error::new(ErrorKind::Unavailable, "a receipt was removed while its repeat was looked up");
-            return Err(in_doubt(lost, placed.is_empty()));
-        }
-        let counts = batch.counts(&verdicts);
-        if !counts.is_empty() {
-            repeats::count(&self.pools.repeats, &counts).await;
-        }
-        Ok(verdicts)
+    }
+
+    async fn settle_accepts(&self, patience: Duration) -> Result<()> {
+        settle::settle(&self.pools.control, patience).await
     }
 
     async fn count_repeats(&self, counts: &[(ReceiptId, u32)]) -> Result<()> {
@@ -88,6 +88,33 @@ impl AcceptStore for PostgresStore {
         .bind(tenant_no.0)
         .bind(receipt_id.0);
         rows(&self.pools.admin, query, Effect::None).await?.first().map(receipt).transpose()
+    }
+}
+
+impl PostgresStore {
+    /// Accepts one event of each key. Only those have no verdict whose key's event was refused for its secret; that one has.
+    async fn accept_keys(&self, events: &[NewEvent]) -> Result<Vec<Option<Verdict>>> {
+        let statement = self.accept_statement().await?;
+        let batch = Batch::new(events);
+        let placed = statement.run(&self.pools, &batch).await?;
+        let mut verdicts = batch.verdicts(&placed);
+        let repeated = batch.repeated(&placed);
+        if repeated.is_empty() && batch.has_each_key_once() {
+            return Ok(verdicts);
+        }
+        let found = repeats::find(&self.pools.repeats, &batch, &repeated).await;
+        let found = found.map_err(|error| in_doubt(error, placed.is_empty()))?;
+        batch.judge_repeats(&mut verdicts, &found);
+        if batch.is_lost(&verdicts) {
+            let lost =
+                Error::new(ErrorKind::Unavailable, "a receipt was removed while its repeat was looked up");
+            return Err(in_doubt(lost, placed.is_empty()));
+        }
+        let counts = batch.counts(&verdicts);
+        if !counts.is_empty() {
+            repeats::count(&self.pools.repeats, &counts).await;
+        }
+        Ok(verdicts)
     }
 }
 

@@ -1,29 +1,42 @@
 //! Repeats: what was there before, and how often it came again. Outside of the shards' locks.
 
 use portero_store::Result;
-use portero_types::ReceiptId;
+use portero_types::{ReceiptId, SecretNo};
 use sqlx::postgres::{PgBindIterExt, PgRow};
 use uuid::Uuid;
 
-use super::batch::{Batch, Count, Known};
+use super::batch::{Batch, Count, Found, Known};
 use super::digest;
 use crate::error::{Effect, corrupt};
 use crate::lease::rows;
 use crate::pools::Pool;
 use crate::row::get;
 
-/// The receipts that hold the keys of these events. They are committed and durable, or they would not be visible.
-pub(super) async fn find(pool: &Pool, batch: &Batch<'_>, repeated: &[usize]) -> Result<Vec<Known>> {
+/// The receipts that hold the keys of these events, and which of the batch's secrets are revoked. They are committed and
+/// durable, or they would not be visible.
+pub(super) async fn find(pool: &Pool, batch: &Batch<'_>, repeated: &[usize]) -> Result<Found> {
     let events = || repeated.iter().map(|index| batch.event(*index));
     let query = sqlx::query(
-        "SELECT g.ordinal, r.receipt_id, r.body_digest
+        "SELECT g.ordinal, r.receipt_id, r.body_digest, NULL::bigint AS revoked
          FROM unnest($1::bigint[], $2::text[], $3::text[]) WITH ORDINALITY AS g (tenant_no, provider, event_id, ordinal)
-         JOIN receipts r ON (r.tenant_no, r.provider, r.event_id) = (g.tenant_no, g.provider, g.event_id)",
+         JOIN receipts r ON (r.tenant_no, r.provider, r.event_id) = (g.tenant_no, g.provider, g.event_id)
+         UNION ALL
+         SELECT NULL, NULL, NULL, x.secret_no FROM revoked_secrets x WHERE x.secret_no = ANY ($4)",
     )
     .bind(events().map(|event| event.tenant_no.0).bind_iter())
     .bind(events().map(|event| event.provider.as_str()).bind_iter())
-    .bind(events().map(|event| event.event_id.as_str()).bind_iter());
-    rows(pool, query, Effect::None).await?.iter().map(|row| known(row, repeated)).collect()
+    .bind(events().map(|event| event.event_id.as_str()).bind_iter())
+    .bind(batch.secrets());
+    let mut found = Found::default();
+    for row in rows(pool, query, Effect::None).await? {
+        match get::<Option<i64>>(&row, "revoked")? {
+            Some(no) => {
+                found.revoked.insert(SecretNo(no));
+            }
+            None => found.known.push(known(&row, repeated)?),
+        }
+    }
+    Ok(found)
 }
 
 fn known(row: &PgRow, repeated: &[usize]) -> Result<Known> {

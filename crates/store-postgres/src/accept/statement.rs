@@ -2,7 +2,8 @@
 //!
 //! One statement, one commit, no round trip between. In the order in which it must happen:
 //!
-//! 1. `fresh`: receipts in the order of their keys; keys that exist are passed over. Waits here for other batches that
+//! 1. `fresh`: receipts in the order of their keys, without those of revoked secrets, which are looked up once for the whole
+//!    batch; keys that exist are passed over. Waits here for other batches that
 //!    are about to commit the same keys, all in one direction.
 //! 2. `stored`: the bodies of those that are new, and with `placed` everything that is to be logged. Nothing after this
 //!    point reads or writes anything large.
@@ -123,6 +124,7 @@ fn arguments(
     columns.add(|event| event.entity.to_bits())?;
     let places: Option<Vec<i32>> = batch.leaders().map(|(place, _)| i32::try_from(place).ok()).collect();
     columns.arguments.add(places.ok_or_else(|| refused("a batch's length"))?)?;
+    columns.arguments.add(batch.secrets())?;
     Ok(columns.arguments)
 }
 
@@ -187,6 +189,9 @@ fn accept_sql(shards: ShardCount) -> String {
         "WITH fresh AS (
     INSERT INTO receipts ({receipt_columns})
     SELECT {receipt_columns} FROM {receipts}
+    WHERE (r.secret_no = ANY (ARRAY(
+        SELECT x.secret_no FROM revoked_secrets x WHERE x.secret_no = ANY (${secrets}::bigint[])
+    ))) IS NOT TRUE
     ON CONFLICT (tenant_no, provider, event_id) DO NOTHING
     RETURNING receipt_id, tenant_no, source_no, event_type, received_at
 ), stored AS (
@@ -208,6 +213,7 @@ FROM (
     SELECT p.* FROM placed p WHERE (SELECT count(*) FROM locked) > 0 ORDER BY p.shard, p.place
 ) q
 RETURNING receipt_id, shard, position",
+        secrets = COLUMNS.len() + 1,
         receipt_columns = receipt.join(", "),
         receipts = unnest("r", &receipt),
         events = unnest("e", &["receipt_id", "content_type", "headers", "body"]),
@@ -239,7 +245,8 @@ mod tests {
     async fn the_plan_has_no_loop_over_the_batch_and_scans_no_table() {
         let database = crate::harness::TestDatabase::create().await;
         portero_store::testing::migrated(&database).await;
-        let types: Vec<String> = COLUMNS.iter().map(|(_, kind)| format!("{kind}[]")).collect();
+        let mut types: Vec<String> = COLUMNS.iter().map(|(_, kind)| format!("{kind}[]")).collect();
+        types.push("bigint[]".to_owned());
         let sql = accept_sql(ShardCount::DEFAULT);
         let rows = database
             .run(format!(
@@ -247,7 +254,7 @@ mod tests {
                  PREPARE accept ({}) AS {sql};
                  EXPLAIN (COSTS OFF) EXECUTE accept ({});",
                 types.join(", "),
-                vec!["NULL"; COLUMNS.len()].join(", ")
+                vec!["NULL"; COLUMNS.len() + 1].join(", ")
             ))
             .await;
         let plan: Vec<String> = rows.iter().map(|row| sqlx::Row::get(row, 0)).collect();

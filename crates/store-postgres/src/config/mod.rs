@@ -1,6 +1,10 @@
 //! Configuration. Every change first raises the revision in its transaction, which also makes changes serial: none of them
 //! has to think of another one under way.
 
+mod changes;
+mod grants;
+mod replicas;
+mod secret_life;
 mod secrets;
 mod sources;
 mod subscriptions;
@@ -8,14 +12,18 @@ mod tenants;
 
 use async_trait::async_trait;
 use portero_store::{
-    Change, ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant,
-    Page, Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    Change, ConfigChanges, ConfigSnapshot, ConfigStore, Error, ErrorKind, Grant, Hint, NewAuditEntry, NewGrant, NewSecret, NewSource, NewSubscription,
+    NewTenant, Page, Replica, ReplicaEcho, ReplicaReport, Result, Revision, Sealed, Secret, Source,
+    SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    TenantUpdate,
 };
-use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
+use portero_types::{GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use sqlx::postgres::PgRow;
 
 use crate::PostgresStore;
+use crate::audit::append_in;
 use crate::error::{Effect, broken_unique, corrupt, store_error};
+use crate::hints::{CHANNEL, word};
 use crate::lease::{PgQuery, Tx, rows};
 use crate::pools::Pool;
 use crate::row::get;
@@ -23,18 +31,28 @@ use crate::row::get;
 /// A transaction that changes configuration.
 struct Changing {
     tx: Tx,
+    change: Change,
 }
 
 impl Changing {
-    async fn begin(pool: &Pool, _change: &Change) -> Result<Self> {
+    async fn begin(pool: &Pool, change: &Change) -> Result<Self> {
         let mut tx = Tx::begin(pool).await?;
-        tx.rows(sqlx::query("UPDATE config_revision SET revision = revision + 1")).await?;
-        Ok(Self { tx })
+        let raise = sqlx::query(
+            "WITH raised AS (UPDATE config_revision SET revision = revision + 1 RETURNING revision)
+             SELECT revision, pg_notify($1, $2) FROM raised",
+        );
+        tx.rows(raise.bind(CHANNEL).bind(word(Hint::Config))).await?;
+        Ok(Self { tx, change: change.clone() })
     }
 
     /// Runs a statement of the change.
     async fn rows(&mut self, query: PgQuery<'_>) -> Result<Vec<PgRow>> {
         self.tx.rows(query).await
+    }
+
+    /// Writes to the audit log what the change did.
+    async fn record(&mut self, entry: NewAuditEntry) -> Result<()> {
+        append_in(&mut self.tx, entry).await
     }
 
     /// Commits, or undoes the change and its revision.
@@ -90,21 +108,23 @@ impl ConfigStore for PostgresStore {
     }
 
     async fn snapshot(&self) -> Result<ConfigSnapshot> {
-        let mut tx = Tx::begin_snapshot(&self.pools.control).await?;
-        let revision = tx.rows(sqlx::query("SELECT revision FROM config_revision")).await?;
-        let tenants = tx.rows(tenants::all()).await?;
-        let sources = tx.rows(sources::all()).await?;
-        let secrets = tx.rows(secrets::all_recent()).await?;
-        let subscriptions = tx.rows(subscriptions::all()).await?;
-        tx.commit().await?;
-        Ok(ConfigSnapshot {
-            revision: one(&revision, |row| get(row, "revision").map(Revision))?
-                .ok_or_else(|| corrupt("config_revision"))?,
-            tenants: tenants.iter().map(tenants::read).collect::<Result<_>>()?,
-            sources: sources.iter().map(sources::read).collect::<Result<_>>()?,
-            secrets: secrets.iter().map(secrets::read).collect::<Result<_>>()?,
-            subscriptions: subscriptions.iter().map(subscriptions::read).collect::<Result<_>>()?,
-        })
+        changes::all(&self.pools.control).await
+    }
+
+    async fn changes(&self, since: Revision) -> Result<ConfigChanges> {
+        changes::since(&self.pools.control, since).await
+    }
+
+    async fn report(&self, report: &ReplicaReport) -> Result<ReplicaEcho> {
+        replicas::report(&self.pools.control, report).await
+    }
+
+    async fn sign_off(&self, replica: ReplicaId) -> Result<()> {
+        replicas::sign_off(&self.pools.control, replica).await
+    }
+
+    async fn replicas(&self) -> Result<Vec<Replica>> {
+        replicas::all(&self.pools.control).await
     }
 
     async fn create_tenant(&self, tenant: NewTenant, change: &Change) -> Result<Tenant> {
@@ -117,6 +137,10 @@ impl ConfigStore for PostgresStore {
 
     async fn tenants(&self, after: Option<&TenantId>, limit: u32) -> Result<Page<Tenant>> {
         tenants::list(&self.pools.admin, after, limit).await
+    }
+
+    async fn update_tenant(&self, update: TenantUpdate, change: &Change) -> Result<Tenant> {
+        tenants::update(&self.pools.admin, update, change).await
     }
 
     async fn delete_tenant(&self, id: &TenantId, change: &Change) -> Result<()> {
@@ -181,6 +205,27 @@ impl ConfigStore for PostgresStore {
         secrets::take_unseen(&self.pools.admin, tenant, source, id, change).await
     }
 
+    async fn retire_secret(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+        at: Timestamp,
+        change: &Change,
+    ) -> Result<Secret> {
+        secret_life::retire(&self.pools.admin, tenant, source, id, at, change).await
+    }
+
+    async fn revoke_secret(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+        change: &Change,
+    ) -> Result<Secret> {
+        secret_life::revoke(&self.pools.admin, tenant, source, id, change).await
+    }
+
     async fn delete_secret(
         &self,
         tenant: &TenantId,
@@ -188,7 +233,7 @@ impl ConfigStore for PostgresStore {
         id: &SecretId,
         change: &Change,
     ) -> Result<()> {
-        secrets::delete(&self.pools.admin, tenant, source, id, change).await
+        secret_life::delete(&self.pools.admin, tenant, source, id, change).await
     }
 
     async fn create_subscription(
@@ -214,5 +259,21 @@ impl ConfigStore for PostgresStore {
 
     async fn delete_subscription(&self, id: &SubscriptionId, change: &Change) -> Result<()> {
         subscriptions::delete(&self.pools.admin, id, change).await
+    }
+
+    async fn create_grant(&self, grant: NewGrant, change: &Change) -> Result<Grant> {
+        grants::create(&self.pools.admin, grant, change).await
+    }
+
+    async fn grant(&self, id: &GrantId) -> Result<Option<Grant>> {
+        grants::get_one(&self.pools.admin, id).await
+    }
+
+    async fn grants(&self, after: Option<&GrantId>, limit: u32) -> Result<Page<Grant>> {
+        grants::list(&self.pools.admin, after, limit).await
+    }
+
+    async fn delete_grant(&self, id: &GrantId, change: &Change) -> Result<()> {
+        grants::delete(&self.pools.admin, id, change).await
     }
 }

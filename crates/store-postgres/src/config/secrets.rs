@@ -1,13 +1,14 @@
 //! Secrets, sealed. A source's secrets overlap as planned, and never more of them than the edge is ready to try.
 
-use portero_store::{Change, Error, ErrorKind, NewSecret, Page, Result, Sealed, Secret};
+use portero_store::{Change, Error, ErrorKind, NewAuditEntry, NewSecret, Page, Result, Revision, Sealed, Secret};
 use portero_types::limits::ACTIVE_SECRETS_MAX;
 use portero_types::{SecretId, SecretNo, SourceId, SourceNo, TenantId, Timestamp};
 use sqlx::postgres::PgRow;
 
 use super::{Changing, not_found, one, one_more, page};
+use crate::audit::{append_in, lock};
 use crate::error::Effect;
-use crate::lease::{PgQuery, rows};
+use crate::lease::{PgQuery, Tx, rows};
 use crate::pools::Pool;
 use crate::row::{get, parse};
 
@@ -30,18 +31,25 @@ pub(super) fn read(row: &PgRow) -> Result<Secret> {
         sealed: Sealed { key_id: get(row, "key_id")?, bytes: get(row, "sealed")? },
         not_before: Timestamp::from_micros(get(row, "not_before")?),
         not_after: get::<Option<i64>>(row, "not_after")?.map(Timestamp::from_micros),
+        revoked_at: get::<Option<i64>>(row, "revoked_at")?.map(Timestamp::from_micros),
         unseen: get(row, "unseen")?,
         created_at: Timestamp::from_micros(get(row, "created_at")?),
     })
 }
 
-/// Every secret that is not past its end by more than a day, by the database's clock.
+/// Every secret that is not past its end or its revocation by more than a day, by the database's clock.
 pub(super) fn all_recent() -> PgQuery<'static> {
     sqlx::query(named!(
-        "AND (k.not_after IS NULL
-              OR k.not_after > (extract(epoch FROM clock_timestamp() - interval '1 day') * 1000000)::bigint)
+        "AND (least(k.not_after, k.revoked_at) IS NULL
+              OR least(k.not_after, k.revoked_at)
+                 > (extract(epoch FROM clock_timestamp() - interval '1 day') * 1000000)::bigint)
          ORDER BY k.source_no, k.secret_id"
     ))
+}
+
+/// Those whose last change is later than a revision.
+pub(super) fn changed(since: Revision) -> PgQuery<'static> {
+    sqlx::query(named!("AND k.revision > $1")).bind(since.0)
 }
 
 pub(super) async fn add(pool: &Pool, secret: NewSecret, change: &Change) -> Result<Secret> {
@@ -104,12 +112,20 @@ async fn add_in(changing: &mut Changing, secret: &NewSecret, unseen: bool) -> Re
         let retire = sqlx::query(
             "UPDATE secrets k SET not_after = $3 FROM sources s JOIN tenants t USING (tenant_no)
              WHERE s.source_no = k.source_no AND t.tenant_id = $1 AND s.source_id = $2 AND k.not_after IS NULL
-               AND s.deleted_at IS NULL AND t.deleted_at IS NULL",
+               AND k.revoked_at IS NULL AND k.not_before <= $4 AND s.deleted_at IS NULL AND t.deleted_at IS NULL
+             RETURNING k.*",
         )
         .bind(secret.tenant.as_str())
         .bind(secret.source.as_str())
-        .bind(at.as_micros());
-        changing.rows(retire).await?;
+        .bind(at.as_micros())
+        .bind(secret.not_before.as_micros());
+        for after in changing.rows(retire).await?.iter().map(read) {
+            let after = after?;
+            let before = Secret { not_after: None, ..after.clone() };
+            let of = (&secret.tenant, &secret.source);
+            let entry = NewAuditEntry::secret(&changing.change, "RetireSecret", of, Some(&before), Some(&after));
+            changing.record(entry).await?;
+        }
     }
     let insert = sqlx::query(
         "INSERT INTO secrets (source_no, secret_id, key_id, sealed, not_before, created_at, unseen)
@@ -133,23 +149,34 @@ async fn add_in(changing: &mut Changing, secret: &NewSecret, unseen: bool) -> Re
     .bind(added.source_no.0);
     changing.rows(end_wait).await?;
 
-    // The number of active secrets can only reach its peak at the moment when one of them begins.
+    few_at_once(changing, added.source_no).await?;
+    let of = (&secret.tenant, &secret.source);
+    let entry = NewAuditEntry::secret(&changing.change, "CreateSecret", of, None, Some(&added));
+    changing.record(entry).await?;
+    Ok(added)
+}
+
+/// The number of active secrets can only reach its peak at the moment when one of them begins.
+pub(super) async fn few_at_once(changing: &mut Changing, source_no: SourceNo) -> Result<()> {
     let peak = sqlx::query(
         "SELECT coalesce(max(active), 0) AS peak FROM (
-             SELECT (SELECT count(*) FROM secrets o WHERE o.source_no = k.source_no
+             SELECT (SELECT count(*) FROM secrets o WHERE o.source_no = k.source_no AND o.revoked_at IS NULL
                      AND o.not_before <= k.not_before AND (o.not_after IS NULL OR o.not_after > k.not_before)) AS active
              FROM secrets k WHERE k.source_no = $1
          ) moments",
     )
-    .bind(added.source_no.0);
+    .bind(source_no.0);
     let peak = one(&changing.rows(peak).await?, |row| get::<i64>(row, "peak"))?.unwrap_or(0);
-    if usize::try_from(peak).is_ok_and(|peak| peak > ACTIVE_SECRETS_MAX) {
-        return Err(Error::new(
-            ErrorKind::FailedPrecondition,
-            format!("more than {ACTIVE_SECRETS_MAX} secrets of the source would verify at one moment"),
-        ));
+    if usize::try_from(peak).is_ok_and(|peak| peak <= ACTIVE_SECRETS_MAX) {
+        return Ok(());
     }
-    Ok(added)
+    Err(Error::new(
+        ErrorKind::FailedPrecondition,
+        format!(
+            "more than {ACTIVE_SECRETS_MAX} secrets of the source would verify at one moment: \
+             retire or revoke one first"
+        ),
+    ))
 }
 
 pub(super) async fn get_one(
@@ -158,11 +185,14 @@ pub(super) async fn get_one(
     source: &SourceId,
     id: &SecretId,
 ) -> Result<Option<Secret>> {
-    let query = sqlx::query(named!("AND t.tenant_id = $1 AND s.source_id = $2 AND k.secret_id = $3"))
+    one(&rows(pool, by_name(tenant, source, id), Effect::None).await?, read)
+}
+
+pub(super) fn by_name<'q>(tenant: &'q TenantId, source: &'q SourceId, id: &'q SecretId) -> PgQuery<'q> {
+    sqlx::query(named!("AND t.tenant_id = $1 AND s.source_id = $2 AND k.secret_id = $3"))
         .bind(tenant.as_str())
         .bind(source.as_str())
-        .bind(id.as_str());
-    one(&rows(pool, query, Effect::None).await?, read)
+        .bind(id.as_str())
 }
 
 pub(super) async fn list(
@@ -182,7 +212,7 @@ pub(super) async fn list(
     page(&rows(pool, query, Effect::None).await?, limit, read)
 }
 
-/// Whoever comes second waits for the row, and finds it seen.
+/// Whoever comes second waits for the row, and finds it seen. The revision stays; its row is locked for the audit log.
 pub(super) async fn take_unseen(
     pool: &Pool,
     tenant: &TenantId,
@@ -190,6 +220,24 @@ pub(super) async fn take_unseen(
     id: &SecretId,
     change: &Change,
 ) -> Result<Option<Sealed>> {
+    let mut tx = Tx::begin(pool).await?;
+    match take_unseen_in(&mut tx, tenant, source, id, change).await {
+        Ok(Some(sealed)) => tx.commit().await.map(|()| Some(sealed)),
+        outcome @ (Ok(None) | Err(_)) => {
+            tx.roll_back().await;
+            outcome
+        }
+    }
+}
+
+async fn take_unseen_in(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    source: &SourceId,
+    id: &SecretId,
+    change: &Change,
+) -> Result<Option<Sealed>> {
+    lock(tx).await?;
     let query = sqlx::query(
         "UPDATE secrets k SET unseen = false FROM sources s JOIN tenants t USING (tenant_no)
          WHERE s.source_no = k.source_no AND s.deleted_at IS NULL AND t.deleted_at IS NULL
@@ -199,29 +247,12 @@ pub(super) async fn take_unseen(
     .bind(tenant.as_str())
     .bind(source.as_str())
     .bind(id.as_str());
-    one(&rows(pool, query, Effect::Commits).await?, |row| {
+    let taken = one(&tx.rows(query).await?, |row| {
         Ok(Sealed { key_id: get(row, "key_id")?, bytes: get(row, "sealed")? })
-    })
-}
-
-pub(super) async fn delete(
-    pool: &Pool,
-    tenant: &TenantId,
-    source: &SourceId,
-    id: &SecretId,
-    change: &Change,
-) -> Result<()> {
-    let query = sqlx::query(
-        "DELETE FROM secrets k USING sources s, tenants t
-         WHERE s.source_no = k.source_no AND t.tenant_no = s.tenant_no AND s.deleted_at IS NULL
-           AND t.deleted_at IS NULL AND t.tenant_id = $1 AND s.source_id = $2 AND k.secret_id = $3
-         RETURNING k.secret_no",
-    )
-    .bind(tenant.as_str())
-    .bind(source.as_str())
-    .bind(id.as_str());
-    let mut changing = Changing::begin(pool, change).await?;
-    let outcome = changing.rows(query).await;
-    let outcome = outcome.and_then(|gone| gone.first().map(|_| ()).ok_or_else(|| not_found("secret")));
-    changing.end(outcome).await
+    })?;
+    if taken.is_some() {
+        let name = format!("tenants/{tenant}/sources/{source}/secrets/{id}");
+        append_in(tx, NewAuditEntry::deed(change, "RevealSecret", name, Some(tenant))).await?;
+    }
+    Ok(taken)
 }

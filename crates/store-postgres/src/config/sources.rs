@@ -3,15 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use portero_store::{Change, NewSource, Page, Result, Source, SourceUpdate};
+use portero_store::{Change, NewAuditEntry, NewSource, Page, Result, Revision, Source, SourceUpdate};
 use portero_types::{IngestKey, SourceId, SourceNo, TenantId, TenantNo, Timestamp};
 use sqlx::postgres::PgRow;
 
-use super::{Changing, not_found, one, one_more, page};
+use super::{Changing, not_found, one, one_more, page, tenants};
 use crate::error::{Effect, corrupt};
 use crate::lease::{PgQuery, rows};
 use crate::pools::Pool;
 use crate::row::{get, parse};
+
+/// A live source by its name.
+const NAMED: &str = "SELECT s.*, t.tenant_id FROM sources s JOIN tenants t USING (tenant_no)
+     WHERE t.tenant_id = $1 AND s.source_id = $2 AND s.deleted_at IS NULL AND t.deleted_at IS NULL";
 
 pub(super) fn read(row: &PgRow) -> Result<Source> {
     let key = <[u8; 16]>::try_from(get::<&[u8]>(row, "ingest_key")?);
@@ -27,6 +31,7 @@ pub(super) fn read(row: &PgRow) -> Result<Source> {
         public_urls: get(row, "public_urls")?,
         settings: serde_json::from_str(get(row, "settings")?).map_err(|_| corrupt("sources.settings"))?,
         secret_expected_until: get::<Option<i64>>(row, "secret_expected_until")?.map(Timestamp::from_micros),
+        limits: tenants::limits(row)?,
         created_at: Timestamp::from_micros(get(row, "created_at")?),
     })
 }
@@ -38,12 +43,22 @@ pub(super) fn all() -> PgQuery<'static> {
     )
 }
 
+/// Those whose last change is later than a revision.
+pub(super) fn changed(since: Revision) -> PgQuery<'static> {
+    sqlx::query(
+        "SELECT s.*, t.tenant_id FROM sources s JOIN tenants t USING (tenant_no)
+         WHERE s.deleted_at IS NULL AND t.deleted_at IS NULL AND s.revision > $1",
+    )
+    .bind(since.0)
+}
+
 pub(super) async fn create(pool: &Pool, source: NewSource, change: &Change) -> Result<Source> {
     source.check()?;
+    let [events, burst, bytes] = source.limits.columns();
     let query = sqlx::query(
         "INSERT INTO sources (tenant_no, source_id, provider, preset, recipe, ingest_key, public_urls, settings,
-                              secret_expected_until, created_at)
-         SELECT tenant_no, $2, $3, $4, $5, $6, $7, $8, $9, $10
+                              secret_expected_until, created_at, limit_events, limit_burst, limit_bytes)
+         SELECT tenant_no, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
          FROM tenants WHERE tenant_id = $1 AND deleted_at IS NULL
          RETURNING *, $1 AS tenant_id",
     )
@@ -56,20 +71,28 @@ pub(super) async fn create(pool: &Pool, source: NewSource, change: &Change) -> R
     .bind(&source.public_urls)
     .bind(settings_text(&source.settings))
     .bind(source.secret_expected_until.map(Timestamp::as_micros))
-    .bind(source.created_at.as_micros());
+    .bind(source.created_at.as_micros())
+    .bind(events)
+    .bind(burst)
+    .bind(bytes);
     let mut changing = Changing::begin(pool, change).await?;
     let created =
         changing.create(query, "source or its ingest key", "tenant").await.and_then(|row| read(&row));
-    changing.end(created).await
+    let outcome = recorded(&mut changing, "CreateSource", None, created).await;
+    changing.end(outcome).await
 }
 
 pub(super) async fn update(pool: &Pool, update: SourceUpdate, change: &Change) -> Result<Source> {
     update.check()?;
+    let [events, burst, bytes] = update.limits.unwrap_or_default().columns();
     let query = sqlx::query(
         "UPDATE sources s
          SET preset = coalesce($3, s.preset), recipe = coalesce($4, s.recipe),
              public_urls = coalesce($5, s.public_urls), settings = coalesce($6, s.settings),
-             secret_expected_until = CASE WHEN $7 THEN $8 ELSE s.secret_expected_until END
+             secret_expected_until = CASE WHEN $7 THEN $8 ELSE s.secret_expected_until END,
+             limit_events = CASE WHEN $9 THEN $10 ELSE s.limit_events END,
+             limit_burst = CASE WHEN $9 THEN $11 ELSE s.limit_burst END,
+             limit_bytes = CASE WHEN $9 THEN $12 ELSE s.limit_bytes END
          FROM tenants t
          WHERE t.tenant_no = s.tenant_no AND t.tenant_id = $1 AND t.deleted_at IS NULL
            AND s.source_id = $2 AND s.deleted_at IS NULL
@@ -82,20 +105,25 @@ pub(super) async fn update(pool: &Pool, update: SourceUpdate, change: &Change) -
     .bind(update.public_urls.as_deref())
     .bind(update.settings.as_ref().map(settings_text))
     .bind(update.secret_expected_until.is_some())
-    .bind(update.secret_expected_until.flatten().map(Timestamp::as_micros));
+    .bind(update.secret_expected_until.flatten().map(Timestamp::as_micros))
+    .bind(update.limits.is_some())
+    .bind(events)
+    .bind(burst)
+    .bind(bytes);
     let mut changing = Changing::begin(pool, change).await?;
-    let outcome = changing.rows(query).await;
-    let outcome = outcome.and_then(|found| one(&found, read)?.ok_or_else(|| not_found("source")));
+    let outcome = match find_in(&mut changing, &update.tenant, &update.id).await {
+        Ok(before) => {
+            let outcome = changing.rows(query).await;
+            let after = outcome.and_then(|found| one(&found, read)?.ok_or_else(|| not_found("source")));
+            recorded(&mut changing, "UpdateSource", Some(&before), after).await
+        }
+        Err(error) => Err(error),
+    };
     changing.end(outcome).await
 }
 
 pub(super) async fn get_one(pool: &Pool, tenant: &TenantId, id: &SourceId) -> Result<Option<Source>> {
-    let query = sqlx::query(
-        "SELECT s.*, t.tenant_id FROM sources s JOIN tenants t USING (tenant_no)
-         WHERE t.tenant_id = $1 AND s.source_id = $2 AND s.deleted_at IS NULL AND t.deleted_at IS NULL",
-    )
-    .bind(tenant.as_str())
-    .bind(id.as_str());
+    let query = sqlx::query(NAMED).bind(tenant.as_str()).bind(id.as_str());
     one(&rows(pool, query, Effect::None).await?, read)
 }
 
@@ -134,9 +162,35 @@ pub(super) async fn delete(pool: &Pool, tenant: &TenantId, id: &SourceId, change
     .bind(tenant.as_str())
     .bind(id.as_str());
     let mut changing = Changing::begin(pool, change).await?;
-    let outcome = changing.rows(query).await;
-    let outcome = outcome.and_then(|gone| gone.first().map(|_| ()).ok_or_else(|| not_found("source")));
+    let outcome = match find_in(&mut changing, tenant, id).await {
+        Ok(before) => match changing.rows(query).await {
+            Ok(_) => {
+                let entry = NewAuditEntry::source(&changing.change, "DeleteSource", Some(&before), None);
+                changing.record(entry).await
+            }
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(error),
+    };
     changing.end(outcome).await
+}
+
+/// The live source, as the change finds it.
+async fn find_in(changing: &mut Changing, tenant: &TenantId, id: &SourceId) -> Result<Source> {
+    let query = sqlx::query(NAMED).bind(tenant.as_str()).bind(id.as_str());
+    one(&changing.rows(query).await?, read)?.ok_or_else(|| not_found("source"))
+}
+
+/// Tells the audit log what became of a source.
+async fn recorded(
+    changing: &mut Changing,
+    action: &str,
+    before: Option<&Source>,
+    after: Result<Source>,
+) -> Result<Source> {
+    let after = after?;
+    changing.record(NewAuditEntry::source(&changing.change, action, before, Some(&after))).await?;
+    Ok(after)
 }
 
 fn settings_text(settings: &BTreeMap<String, String>) -> String {

@@ -1,7 +1,7 @@
 //! Subscriptions. Where one begins is read in the transaction that creates it.
 
 use portero_store::{
-    Change, DeadLetterPolicy, Error, ErrorKind, NewSubscription, Page, Result, StartAt, Subscription,
+    Change, NewAuditEntry, DeadLetterPolicy, Error, ErrorKind, NewSubscription, Page, Result, Revision, StartAt, Subscription,
     SubscriptionUpdate,
 };
 use portero_types::{LaneCount, ShardCount, SourceId, SubscriptionId, SubscriptionNo, Timestamp};
@@ -55,6 +55,11 @@ pub(super) fn all() -> PgQuery<'static> {
     sqlx::query(named!("ORDER BY u.subscription_id"))
 }
 
+/// Those whose last change is later than a revision.
+pub(super) fn changed(since: Revision) -> PgQuery<'static> {
+    sqlx::query(named!("WHERE u.revision > $1")).bind(since.0)
+}
+
 pub(super) async fn create(
     pool: &Pool,
     shards: ShardCount,
@@ -94,7 +99,8 @@ pub(super) async fn create(
     .bind(subscription.dead_letter_policy.name());
     let mut changing = Changing::begin(pool, change).await?;
     let created = changing.create(query, "subscription", "tenant").await.and_then(|row| read(&row));
-    changing.end(created).await
+    let outcome = recorded(&mut changing, "CreateSubscription", None, created).await;
+    changing.end(outcome).await
 }
 
 pub(super) async fn update(pool: &Pool, update: SubscriptionUpdate, change: &Change) -> Result<Subscription> {
@@ -112,8 +118,33 @@ pub(super) async fn update(pool: &Pool, update: SubscriptionUpdate, change: &Cha
     .bind(deadline)
     .bind(update.dead_letter_policy.map(DeadLetterPolicy::name));
     let mut changing = Changing::begin(pool, change).await?;
-    let updated = changing.rows(query).await.and_then(|rows| one(&rows, read));
-    changing.end(updated.and_then(|found| found.ok_or_else(|| not_found("subscription")))).await
+    let outcome = match find_in(&mut changing, &update.id).await {
+        Ok(before) => {
+            let updated = changing.rows(query).await.and_then(|rows| one(&rows, read));
+            let after = updated.and_then(|found| found.ok_or_else(|| not_found("subscription")));
+            recorded(&mut changing, "UpdateSubscription", Some(&before), after).await
+        }
+        Err(error) => Err(error),
+    };
+    changing.end(outcome).await
+}
+
+/// The subscription, as the change finds it.
+async fn find_in(changing: &mut Changing, id: &SubscriptionId) -> Result<Subscription> {
+    let query = sqlx::query(named!("WHERE u.subscription_id = $1")).bind(id.as_str());
+    one(&changing.rows(query).await?, read)?.ok_or_else(|| not_found("subscription"))
+}
+
+/// Tells the audit log what became of a subscription.
+async fn recorded(
+    changing: &mut Changing,
+    action: &str,
+    before: Option<&Subscription>,
+    after: Result<Subscription>,
+) -> Result<Subscription> {
+    let after = after?;
+    changing.record(NewAuditEntry::subscription(&changing.change, action, before, Some(&after))).await?;
+    Ok(after)
 }
 
 pub(super) async fn get_one(pool: &Pool, id: &SubscriptionId) -> Result<Option<Subscription>> {
@@ -145,6 +176,8 @@ async fn delete_in(changing: &mut Changing, id: &SubscriptionId) -> Result<()> {
         sqlx::query("SELECT subscription_no FROM subscriptions WHERE subscription_id = $1 FOR NO KEY UPDATE");
     let found = changing.rows(lock.bind(id.as_str())).await?;
     let no: i64 = one(&found, |row| get(row, "subscription_no"))?.ok_or_else(|| not_found("subscription"))?;
+    let before = find_in(changing, id).await?;
+    super::grants::forget_subscription(changing, no).await?;
     for statement in [
         "DELETE FROM lane_owners WHERE subscription_no = $1",
         "DELETE FROM lane_journal WHERE subscription_no = $1",
@@ -152,5 +185,6 @@ async fn delete_in(changing: &mut Changing, id: &SubscriptionId) -> Result<()> {
     ] {
         changing.rows(sqlx::query(statement).bind(no)).await?;
     }
-    Ok(())
+    let entry = NewAuditEntry::subscription(&changing.change, "DeleteSubscription", Some(&before), None);
+    changing.record(entry).await
 }

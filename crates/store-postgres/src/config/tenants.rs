@@ -1,11 +1,11 @@
 //! Tenants. A deleted tenant's row stays behind its receipts, marked with the time of its deletion.
 
-use portero_store::{Change, Error, ErrorKind, NewTenant, Page, Result, Tenant};
+use portero_store::{Change, Error, ErrorKind, Limits, NewAuditEntry, NewTenant, Page, Result, Revision, Tenant, TenantUpdate};
 use portero_types::{TenantId, TenantNo, Timestamp};
 use sqlx::postgres::PgRow;
 
 use super::{Changing, not_found, one, one_more, page};
-use crate::error::Effect;
+use crate::error::{Effect, corrupt};
 use crate::lease::{PgQuery, rows};
 use crate::pools::Pool;
 use crate::row::{get, parse};
@@ -15,24 +15,91 @@ pub(super) fn read(row: &PgRow) -> Result<Tenant> {
         no: TenantNo(get(row, "tenant_no")?),
         id: parse(row, "tenant_id")?,
         display_name: get(row, "display_name")?,
+        limits: limits(row)?,
         created_at: Timestamp::from_micros(get(row, "created_at")?),
     })
+}
+
+/// How much a tenant or a source may send.
+pub(super) fn limits(row: &PgRow) -> Result<Limits> {
+    let columns = [get(row, "limit_events")?, get(row, "limit_burst")?, get(row, "limit_bytes")?];
+    Limits::from_columns(columns).ok_or_else(|| corrupt("limits"))
 }
 
 pub(super) fn all() -> PgQuery<'static> {
     sqlx::query("SELECT * FROM tenants WHERE deleted_at IS NULL ORDER BY tenant_id")
 }
 
+/// Those whose last change is later than a revision.
+pub(super) fn changed(since: Revision) -> PgQuery<'static> {
+    sqlx::query("SELECT * FROM tenants WHERE deleted_at IS NULL AND revision > $1").bind(since.0)
+}
+
 pub(super) async fn create(pool: &Pool, tenant: NewTenant, change: &Change) -> Result<Tenant> {
+    tenant.limits.check()?;
+    let [events, burst, bytes] = tenant.limits.columns();
     let query = sqlx::query(
-        "INSERT INTO tenants (tenant_id, display_name, created_at) VALUES ($1, $2, $3) RETURNING *",
+        "INSERT INTO tenants (tenant_id, display_name, limit_events, limit_burst, limit_bytes, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6) RETURNING *",
     )
     .bind(tenant.id.as_str())
     .bind(tenant.display_name.as_str())
+    .bind(events)
+    .bind(burst)
+    .bind(bytes)
     .bind(tenant.created_at.as_micros());
     let mut changing = Changing::begin(pool, change).await?;
     let created = changing.create(query, "tenant", "tenant").await.and_then(|row| read(&row));
-    changing.end(created).await
+    let outcome = recorded(&mut changing, "CreateTenant", None, created).await;
+    changing.end(outcome).await
+}
+
+pub(super) async fn update(pool: &Pool, update: TenantUpdate, change: &Change) -> Result<Tenant> {
+    update.limits.as_ref().map_or(Ok(()), Limits::check)?;
+    let [events, burst, bytes] = update.limits.unwrap_or_default().columns();
+    let query = sqlx::query(
+        "UPDATE tenants
+         SET display_name = coalesce($2, display_name),
+             limit_events = CASE WHEN $3 THEN $4 ELSE limit_events END,
+             limit_burst = CASE WHEN $3 THEN $5 ELSE limit_burst END,
+             limit_bytes = CASE WHEN $3 THEN $6 ELSE limit_bytes END
+         WHERE tenant_id = $1 AND deleted_at IS NULL
+         RETURNING *",
+    )
+    .bind(update.id.as_str())
+    .bind(update.display_name.as_deref())
+    .bind(update.limits.is_some())
+    .bind(events)
+    .bind(burst)
+    .bind(bytes);
+    let mut changing = Changing::begin(pool, change).await?;
+    let outcome = match find_in(&mut changing, &update.id).await {
+        Ok(before) => {
+            let outcome = changing.rows(query).await;
+            let after = outcome.and_then(|found| one(&found, read)?.ok_or_else(|| not_found("tenant")));
+            recorded(&mut changing, "UpdateTenant", Some(&before), after).await
+        }
+        Err(error) => Err(error),
+    };
+    changing.end(outcome).await
+}
+
+/// The live tenant, as the change finds it.
+async fn find_in(changing: &mut Changing, id: &TenantId) -> Result<Tenant> {
+    let query = sqlx::query("SELECT * FROM tenants WHERE tenant_id = $1 AND deleted_at IS NULL");
+    one(&changing.rows(query.bind(id.as_str())).await?, read)?.ok_or_else(|| not_found("tenant"))
+}
+
+/// Tells the audit log what became of a tenant.
+async fn recorded(
+    changing: &mut Changing,
+    action: &str,
+    before: Option<&Tenant>,
+    after: Result<Tenant>,
+) -> Result<Tenant> {
+    let after = after?;
+    changing.record(NewAuditEntry::tenant(&changing.change, action, before, Some(&after))).await?;
+    Ok(after)
 }
 
 pub(super) async fn get_one(pool: &Pool, id: &TenantId) -> Result<Option<Tenant>> {
@@ -78,5 +145,8 @@ async fn mark_deleted(changing: &mut Changing, id: &TenantId) -> Result<()> {
          WHERE tenant_id = $1 AND deleted_at IS NULL",
     )
     .bind(id.as_str());
-    changing.rows(delete).await.map(|_| ())
+    let tenant = find_in(changing, id).await?;
+    super::grants::delete_of_tenant(changing, tenant.no.0).await?;
+    changing.rows(delete).await?;
+    changing.record(NewAuditEntry::tenant(&changing.change, "DeleteTenant", Some(&tenant), None)).await
 }

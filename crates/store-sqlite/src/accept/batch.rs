@@ -35,6 +35,7 @@ pub(super) async fn accept(
     shards: ShardCount,
 ) -> Result<Vec<Verdict>> {
     let (key_of, firsts) = group(&batch);
+    let revoked = rows::find_revoked(connection, &batch).await?;
     let mut known = rows::find_known(connection, &batch, &firsts).await?;
     let mut heads = Heads::read(connection).await?;
 
@@ -43,7 +44,9 @@ pub(super) async fn accept(
     // Where a new key's event stands in `placed`.
     let mut new_at: HashMap<usize, usize> = HashMap::new();
     for (event, key) in batch.iter().zip(key_of) {
-        verdicts.push(if let Some(first) = known.get_mut(&key) {
+        verdicts.push(if event.secret_no.is_some_and(|no| revoked.contains(&no)) {
+            Verdict::Revoked
+        } else if let Some(first) = known.get_mut(&key) {
             repeat(event, first.receipt_id, first.body_digest, &mut first.duplicates, &mut first.conflicts)
         } else if let Some(first) = new_at.get(&key).map(|index| &mut placed[*index]) {
             let (id, digest) = (first.event.receipt_id, first.event.body_digest);

@@ -1,11 +1,11 @@
 //! The statements of a batch. Each statement carries many rows, in a few sizes, so that all stay prepared.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::LazyLock;
 
 use portero_store::{Result, codec};
-use portero_types::{NewEvent, ReceiptId};
+use portero_types::{NewEvent, ReceiptId, SecretNo};
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Sqlite, SqliteConnection};
 
@@ -78,6 +78,22 @@ pub(super) async fn find_known(
         }
     }
     Ok(known)
+}
+
+/// Those of a batch's secrets of which nothing is accepted.
+pub(super) async fn find_revoked(
+    connection: &mut SqliteConnection,
+    batch: &[NewEvent],
+) -> Result<HashSet<SecretNo>> {
+    let secrets: BTreeSet<SecretNo> = batch.iter().filter_map(|event| event.secret_no).collect();
+    let mut revoked = HashSet::new();
+    for no in secrets {
+        let probe = sqlx::query("SELECT 1 FROM revoked_secrets WHERE secret_no = ?").bind(no.0);
+        if probe.fetch_optional(&mut *connection).await.map_err(statement)?.is_some() {
+            revoked.insert(no);
+        }
+    }
+    Ok(revoked)
 }
 
 async fn insert<'q>(

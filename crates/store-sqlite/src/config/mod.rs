@@ -1,19 +1,26 @@
 //! Tenants, sources, secrets, subscriptions and their revision.
 
+mod changes;
+mod grant;
+mod replica;
 mod secret;
+mod secret_life;
 mod source;
 pub(crate) mod subscription;
 mod tenant;
 
 use async_trait::async_trait;
 use portero_store::{
-    Change, ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant,
-    Page, Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    Change, ConfigChanges, ConfigSnapshot, ConfigStore, Error, ErrorKind, Grant, Hint, NewGrant, HintStore as _, NewSecret, NewSource,
+    NewSubscription, NewTenant, Page, Replica, ReplicaEcho, ReplicaReport, Result, Revision, Sealed, Secret,
+    Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    TenantUpdate,
 };
-use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
+use portero_types::{GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
+use self::secret_life::Name;
 use crate::SqliteStore;
 use crate::error::{breaks_unique, statement};
 use crate::row::get;
@@ -35,11 +42,33 @@ impl ConfigStore for SqliteStore {
     }
 
     async fn snapshot(&self) -> Result<ConfigSnapshot> {
-        self.readers.snapshot(|connection| Box::pin(snapshot(connection))).await
+        self.readers.snapshot(|connection| Box::pin(changes::all(connection))).await
+    }
+
+    async fn changes(&self, since: Revision) -> Result<ConfigChanges> {
+        self.readers.snapshot(move |connection| Box::pin(changes::since(connection, since))).await
+    }
+
+    async fn report(&self, report: &ReplicaReport) -> Result<ReplicaEcho> {
+        let (told, report) = (report.clone(), report.clone());
+        let is_news =
+            self.readers.snapshot(move |connection| Box::pin(replica::is_news(connection, told))).await?;
+        if is_news {
+            self.writer.write(move |connection| Box::pin(replica::write(connection, report))).await?;
+        }
+        self.readers.snapshot(|connection| Box::pin(replica::echo(connection))).await
+    }
+
+    async fn sign_off(&self, replica: ReplicaId) -> Result<()> {
+        self.writer.write(move |connection| Box::pin(replica::sign_off(connection, replica))).await
+    }
+
+    async fn replicas(&self) -> Result<Vec<Replica>> {
+        self.readers.snapshot(|connection| Box::pin(replica::all(connection))).await
     }
 
     async fn create_tenant(&self, new: NewTenant, change: &Change) -> Result<Tenant> {
-        self.change(change, move |connection| Box::pin(tenant::create(connection, new))).await
+        self.change(change, move |connection, change| Box::pin(tenant::create(connection, new, change))).await
     }
 
     async fn tenant(&self, id: &TenantId) -> Result<Option<Tenant>> {
@@ -50,13 +79,17 @@ impl ConfigStore for SqliteStore {
         tenant::list(self.readers.pool(), after, limit).await
     }
 
+    async fn update_tenant(&self, update: TenantUpdate, change: &Change) -> Result<Tenant> {
+        self.change(change, move |connection, change| Box::pin(tenant::update(connection, update, change))).await
+    }
+
     async fn delete_tenant(&self, id: &TenantId, change: &Change) -> Result<()> {
         let id = id.clone();
-        self.change(change, move |connection| Box::pin(tenant::delete(connection, id))).await
+        self.change(change, move |connection, change| Box::pin(tenant::delete(connection, id, change))).await
     }
 
     async fn create_source(&self, new: NewSource, change: &Change) -> Result<Source> {
-        self.change(change, move |connection| Box::pin(source::create(connection, new))).await
+        self.change(change, move |connection, change| Box::pin(source::create(connection, new, change))).await
     }
 
     async fn source(&self, tenant: &TenantId, id: &SourceId) -> Result<Option<Source>> {
@@ -68,7 +101,7 @@ impl ConfigStore for SqliteStore {
     }
 
     async fn update_source(&self, update: SourceUpdate, change: &Change) -> Result<Source> {
-        self.change(change, move |connection| Box::pin(source::update(connection, update))).await
+        self.change(change, move |connection, change| Box::pin(source::update(connection, update, change))).await
     }
 
     async fn write_handshake_secret(
@@ -82,18 +115,24 @@ impl ConfigStore for SqliteStore {
         if !source::waits(self.readers.pool(), source_no, now).await? {
             return Ok(false);
         }
-        self.writer
-            .write(move |connection| Box::pin(secret::add_by_handshake(connection, source_no, new, now)))
-            .await
+        let change = change.clone();
+        let written = self
+            .writer
+            .write(move |connection| Box::pin(secret::add_by_handshake(connection, source_no, new, now, change)))
+            .await?;
+        if written {
+            self.hint(Hint::Config).await?;
+        }
+        Ok(written)
     }
 
     async fn delete_source(&self, tenant: &TenantId, id: &SourceId, change: &Change) -> Result<()> {
         let (tenant, id) = (tenant.clone(), id.clone());
-        self.change(change, move |connection| Box::pin(source::delete(connection, tenant, id))).await
+        self.change(change, move |connection, change| Box::pin(source::delete(connection, tenant, id, change))).await
     }
 
     async fn add_secret(&self, new: NewSecret, change: &Change) -> Result<Secret> {
-        self.change(change, move |connection| Box::pin(secret::add(connection, new))).await
+        self.change(change, move |connection, change| Box::pin(secret::add(connection, new, change))).await
     }
 
     async fn secret(&self, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Result<Option<Secret>> {
@@ -118,9 +157,39 @@ impl ConfigStore for SqliteStore {
         change: &Change,
     ) -> Result<Option<Sealed>> {
         let (tenant, source, id) = (tenant.clone(), source.clone(), id.clone());
+        let change = change.clone();
         self.writer
-            .write(move |connection| Box::pin(secret::take_unseen(connection, tenant, source, id)))
+            .write(move |connection| Box::pin(secret::take_unseen(connection, (tenant, source, id), change)))
             .await
+    }
+
+    async fn retire_secret(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+        at: Timestamp,
+        change: &Change,
+    ) -> Result<Secret> {
+        let name = Name::new(tenant, source, id);
+        self.change(change, move |connection, change| Box::pin(secret_life::retire(connection, name, at, change))).await
+    }
+
+    async fn revoke_secret(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+        change: &Change,
+    ) -> Result<Secret> {
+        let name = Name::new(tenant, source, id);
+        if let Some(known) = self.secret(tenant, source, id).await?
+            && known.revoked_at.is_some()
+        {
+            // There is no way back, so nothing changes, and the revision stays.
+            return Ok(known);
+        }
+        self.change(change, move |connection, change| Box::pin(secret_life::revoke(connection, name, change))).await
     }
 
     async fn delete_secret(
@@ -130,16 +199,16 @@ impl ConfigStore for SqliteStore {
         id: &SecretId,
         change: &Change,
     ) -> Result<()> {
-        let (tenant, source, id) = (tenant.clone(), source.clone(), id.clone());
-        self.change(change, move |connection| Box::pin(secret::delete(connection, tenant, source, id))).await
+        let name = Name::new(tenant, source, id);
+        self.change(change, move |connection, change| Box::pin(secret_life::delete(connection, name, change))).await
     }
 
     async fn create_subscription(&self, new: NewSubscription, change: &Change) -> Result<Subscription> {
-        self.change(change, move |connection| Box::pin(subscription::create(connection, new))).await
+        self.change(change, move |connection, change| Box::pin(subscription::create(connection, new, change))).await
     }
 
     async fn update_subscription(&self, update: SubscriptionUpdate, change: &Change) -> Result<Subscription> {
-        self.change(change, move |connection| Box::pin(subscription::update(connection, update))).await
+        self.change(change, move |connection, change| Box::pin(subscription::update(connection, update, change))).await
     }
 
     async fn subscription(&self, id: &SubscriptionId) -> Result<Option<Subscription>> {
@@ -152,25 +221,48 @@ impl ConfigStore for SqliteStore {
 
     async fn delete_subscription(&self, id: &SubscriptionId, change: &Change) -> Result<()> {
         let id = id.clone();
-        self.change(change, move |connection| Box::pin(subscription::delete(connection, id))).await
+        self.change(change, move |connection, change| Box::pin(subscription::delete(connection, id, change))).await
+    }
+
+    async fn create_grant(&self, new: NewGrant, change: &Change) -> Result<Grant> {
+        self.change(change, move |connection, change| Box::pin(grant::create(connection, new, change))).await
+    }
+
+    async fn grant(&self, id: &GrantId) -> Result<Option<Grant>> {
+        grant::get_one(self.readers.pool(), id).await
+    }
+
+    async fn grants(&self, after: Option<&GrantId>, limit: u32) -> Result<Page<Grant>> {
+        grant::list(self.readers.pool(), after, limit).await
+    }
+
+    async fn delete_grant(&self, id: &GrantId, change: &Change) -> Result<()> {
+        let id = id.clone();
+        self.change(change, move |connection, change| Box::pin(grant::delete(connection, id, change))).await
     }
 }
 
 impl SqliteStore {
     /// A change of configuration: raises the revision in its transaction.
-    async fn change<T, F>(&self, _change: &Change, work: F) -> Result<T>
+    async fn change<T, F>(&self, change: &Change, work: F) -> Result<T>
     where
         T: Send + 'static,
-        F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send + 'static,
+        F: for<'c> FnOnce(&'c mut SqliteConnection, Change) -> Work<'c, T> + Send + 'static,
     {
-        self.writer
+        let change = change.clone();
+        let outcome = self
+            .writer
             .write(move |connection| {
                 Box::pin(async move {
                     raise_revision(connection).await?;
-                    work(connection).await
+                    work(connection, change).await
                 })
             })
-            .await
+            .await;
+        if outcome.is_ok() {
+            self.hint(Hint::Config).await?;
+        }
+        outcome
     }
 }
 
@@ -180,17 +272,6 @@ async fn raise_revision(connection: &mut SqliteConnection) -> Result<()> {
 }
 
 const REVISION: &str = "SELECT revision FROM config_revision";
-
-async fn snapshot(connection: &mut SqliteConnection) -> Result<ConfigSnapshot> {
-    let row = sqlx::query(REVISION).fetch_one(&mut *connection).await.map_err(statement)?;
-    Ok(ConfigSnapshot {
-        revision: Revision(get(&row, "revision")?),
-        tenants: tenant::all(connection).await?,
-        sources: source::all(connection).await?,
-        secrets: secret::all_recent(connection).await?,
-        subscriptions: subscription::all(connection).await?,
-    })
-}
 
 /// How many rows a page's statement asks for: one more than the page holds, to know whether there are more.
 pub(crate) fn one_more(limit: u32) -> i64 {

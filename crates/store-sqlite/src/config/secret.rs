@@ -1,13 +1,14 @@
 //! Secrets.
 
 use portero_store::overlap::most_at_once;
-use portero_store::{NewSecret, Page, Result, Sealed, Secret};
+use portero_store::{Change, NewAuditEntry, NewSecret, Page, Result, Revision, Sealed, Secret};
 use portero_types::limits::ACTIVE_SECRETS_MAX;
 use portero_types::{SecretId, SecretNo, SourceId, SourceNo, TenantId, Timestamp};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
 
 use super::{database_now, failed_precondition, insert_error, one_more, page, raise_revision, source};
+use crate::audit::append_in;
 use crate::error::{not_found, statement};
 use crate::row::{get, parse, timestamp};
 
@@ -24,27 +25,41 @@ macro_rules! secrets_of {
     };
 }
 
-pub(super) async fn add(connection: &mut SqliteConnection, new: NewSecret) -> Result<Secret> {
-    insert(connection, new, false).await
+pub(super) async fn add(connection: &mut SqliteConnection, new: NewSecret, change: Change) -> Result<Secret> {
+    insert(connection, new, false, &change).await
 }
 
-async fn insert(connection: &mut SqliteConnection, new: NewSecret, unseen: bool) -> Result<Secret> {
+async fn insert(
+    connection: &mut SqliteConnection,
+    new: NewSecret,
+    unseen: bool,
+    change: &Change,
+) -> Result<Secret> {
     let source_no = source::find(connection, &new.tenant, &new.source).await?;
     if let Some(end) = new.retire_others_at {
-        sqlx::query("UPDATE secrets SET not_after = ? WHERE source_no = ? AND not_after IS NULL")
+        let sql = "UPDATE secrets SET not_after = ? WHERE source_no = ? AND not_after IS NULL \
+                   AND revoked_at IS NULL AND not_before <= ? RETURNING *";
+        let ended = sqlx::query(sql)
             .bind(end.as_micros())
             .bind(source_no.0)
-            .execute(&mut *connection)
+            .bind(new.not_before.as_micros())
+            .fetch_all(&mut *connection)
             .await
             .map_err(statement)?;
+        for after in ended.iter().map(read) {
+            let after = after?;
+            let (before, of) = (Secret { not_after: None, ..after.clone() }, (&new.tenant, &new.source));
+            let entry = NewAuditEntry::secret(change, "RetireSecret", of, Some(&before), Some(&after));
+            append_in(connection, entry).await?;
+        }
     }
     let sql = "INSERT INTO secrets (source_no, secret_id, key_id, sealed, not_before, created_at, unseen) \
                VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING *";
     let row = sqlx::query(sql)
         .bind(source_no.0)
         .bind(new.id.as_str())
-        .bind(new.sealed.key_id)
-        .bind(new.sealed.bytes)
+        .bind(new.sealed.key_id.as_str())
+        .bind(new.sealed.bytes.as_slice())
         .bind(new.not_before.as_micros())
         .bind(new.created_at.as_micros())
         .bind(unseen)
@@ -56,12 +71,20 @@ async fn insert(connection: &mut SqliteConnection, new: NewSecret, unseen: bool)
         .execute(&mut *connection)
         .await
         .map_err(statement)?;
-    if most_at_once(&spans(connection, source_no).await?) > ACTIVE_SECRETS_MAX {
-        return Err(failed_precondition(format!(
-            "more than {ACTIVE_SECRETS_MAX} secrets of the source would verify at one moment; retire one first"
-        )));
+    few_at_once(connection, source_no).await?;
+    let (added, of) = (read(&row)?, (&new.tenant, &new.source));
+    append_in(connection, NewAuditEntry::secret(change, "CreateSecret", of, None, Some(&added))).await?;
+    Ok(added)
+}
+
+/// Refuses more of them at one moment than the edge is ready to try.
+pub(super) async fn few_at_once(connection: &mut SqliteConnection, source_no: SourceNo) -> Result<()> {
+    if most_at_once(&spans(connection, source_no).await?) <= ACTIVE_SECRETS_MAX {
+        return Ok(());
     }
-    secret(&row)
+    Err(failed_precondition(format!(
+        "more than {ACTIVE_SECRETS_MAX} secrets of the source would verify at one moment: retire or revoke one first"
+    )))
 }
 
 /// Whether the source waited for it. When it did not, nothing is written.
@@ -70,12 +93,13 @@ pub(super) async fn add_by_handshake(
     source_no: SourceNo,
     new: NewSecret,
     now: Timestamp,
+    change: Change,
 ) -> Result<bool> {
     if !source::end_wait(connection, source_no, now).await? {
         return Ok(false);
     }
     raise_revision(connection).await?;
-    if insert(connection, new, true).await?.source_no == source_no {
+    if insert(connection, new, true, &change).await?.source_no == source_no {
         Ok(true)
     } else {
         Err(not_found("source"))
@@ -86,7 +110,7 @@ async fn spans(
     connection: &mut SqliteConnection,
     source_no: SourceNo,
 ) -> Result<Vec<(Timestamp, Option<Timestamp>)>> {
-    let sql = "SELECT not_before, not_after FROM secrets WHERE source_no = ?";
+    let sql = "SELECT not_before, not_after FROM secrets WHERE source_no = ? AND revoked_at IS NULL";
     let rows = sqlx::query(sql).bind(source_no.0).fetch_all(connection).await.map_err(statement)?;
     rows.iter().map(|row| Ok((timestamp(row, "not_before")?, not_after(row)?))).collect()
 }
@@ -104,7 +128,7 @@ pub(super) async fn get_one(
         .fetch_optional(pool)
         .await
         .map_err(statement)?;
-    row.map(|row| secret(&row)).transpose()
+    row.map(|row| read(&row)).transpose()
 }
 
 pub(super) async fn list(
@@ -122,26 +146,33 @@ pub(super) async fn list(
         .fetch_all(pool)
         .await
         .map_err(statement)?;
-    page(&rows, limit, secret)
+    page(&rows, limit, read)
 }
 
-/// Every secret that is not past its end by more than a day, by the database's clock. Spans tenants.
+/// Every secret that is not past its end or its revocation by more than a day, by the database's clock. Spans tenants.
 pub(super) async fn all_recent(connection: &mut SqliteConnection) -> Result<Vec<Secret>> {
     let sql = concat!(
-        "SELECT * FROM secrets WHERE not_after IS NULL OR not_after > ",
+        "SELECT * FROM secrets WHERE min(coalesce(not_after, revoked_at), coalesce(revoked_at, not_after)) IS NULL OR ",
+        "min(coalesce(not_after, revoked_at), coalesce(revoked_at, not_after)) > ",
         database_now!(),
         " - 86400000000 ORDER BY source_no, secret_id"
     );
     let rows = sqlx::query(sql).fetch_all(connection).await.map_err(statement)?;
-    rows.iter().map(secret).collect()
+    rows.iter().map(read).collect()
+}
+
+/// Those whose last change is later than a revision.
+pub(super) async fn changed(connection: &mut SqliteConnection, since: Revision) -> Result<Vec<Secret>> {
+    let sql = "SELECT * FROM secrets WHERE revision > ?";
+    let rows = sqlx::query(sql).bind(since.0).fetch_all(connection).await.map_err(statement)?;
+    rows.iter().map(read).collect()
 }
 
 /// There is one writer, so nobody comes between.
 pub(super) async fn take_unseen(
     connection: &mut SqliteConnection,
-    tenant: TenantId,
-    source: SourceId,
-    id: SecretId,
+    (tenant, source, id): (TenantId, SourceId, SecretId),
+    change: Change,
 ) -> Result<Option<Sealed>> {
     let sql = "UPDATE secrets SET unseen = 0 FROM sources JOIN tenants ON tenants.tenant_no = sources.tenant_no \
                WHERE sources.source_no = secrets.source_no AND sources.deleted_at IS NULL \
@@ -151,33 +182,20 @@ pub(super) async fn take_unseen(
         .bind(tenant.as_str())
         .bind(source.as_str())
         .bind(id.as_str())
-        .fetch_optional(connection)
+        .fetch_optional(&mut *connection)
         .await
         .map_err(statement)?;
-    row.map(|row| Ok(Sealed { key_id: get(&row, "key_id")?, bytes: get(&row, "sealed")? })).transpose()
-}
-
-pub(super) async fn delete(
-    connection: &mut SqliteConnection,
-    tenant: TenantId,
-    source: SourceId,
-    id: SecretId,
-) -> Result<()> {
-    let source_no = source::find(connection, &tenant, &source).await?;
-    let deleted = sqlx::query("DELETE FROM secrets WHERE source_no = ? AND secret_id = ?")
-        .bind(source_no.0)
-        .bind(id.as_str())
-        .execute(connection)
-        .await
-        .map_err(statement)?;
-    if deleted.rows_affected() == 0 { Err(not_found("secret")) } else { Ok(()) }
+    let Some(row) = row else { return Ok(None) };
+    let name = format!("tenants/{tenant}/sources/{source}/secrets/{id}");
+    append_in(connection, NewAuditEntry::deed(&change, "RevealSecret", name, Some(&tenant))).await?;
+    Ok(Some(Sealed { key_id: get(&row, "key_id")?, bytes: get(&row, "sealed")? }))
 }
 
 fn not_after(row: &SqliteRow) -> Result<Option<Timestamp>> {
     Ok(get::<Option<i64>>(row, "not_after")?.map(Timestamp::from_micros))
 }
 
-fn secret(row: &SqliteRow) -> Result<Secret> {
+pub(super) fn read(row: &SqliteRow) -> Result<Secret> {
     Ok(Secret {
         no: SecretNo(get(row, "secret_no")?),
         source_no: SourceNo(get(row, "source_no")?),
@@ -185,6 +203,7 @@ fn secret(row: &SqliteRow) -> Result<Secret> {
         sealed: Sealed { key_id: get(row, "key_id")?, bytes: get(row, "sealed")? },
         not_before: timestamp(row, "not_before")?,
         not_after: not_after(row)?,
+        revoked_at: get::<Option<i64>>(row, "revoked_at")?.map(Timestamp::from_micros),
         unseen: get(row, "unseen")?,
         created_at: timestamp(row, "created_at")?,
     })

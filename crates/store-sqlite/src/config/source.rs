@@ -1,11 +1,12 @@
 //! Sources.
 
-use portero_store::{NewSource, Page, Result, Source, SourceUpdate};
+use portero_store::{Change, NewAuditEntry, NewSource, Page, Result, Revision, Source, SourceUpdate};
 use portero_types::{IngestKey, SourceId, SourceNo, TenantId, TenantNo, Timestamp};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
 
 use super::{database_now, insert_error, one_more, page, tenant};
+use crate::audit::append_in;
 use crate::error::{not_found, statement};
 use crate::log::json;
 use crate::row::{bytes, from_json, get, parse, timestamp};
@@ -37,11 +38,25 @@ pub(super) async fn find(
     get(&row.ok_or_else(|| not_found("source"))?, "source_no").map(SourceNo)
 }
 
-pub(super) async fn create(connection: &mut SqliteConnection, new: NewSource) -> Result<Source> {
+/// The live source, as a change finds it.
+async fn find_whole(connection: &mut SqliteConnection, tenant: &TenantId, id: &SourceId) -> Result<Source> {
+    let sql = live_sources!("AND tenants.tenant_id = ? AND sources.source_id = ?");
+    let query = sqlx::query(sql).bind(tenant.as_str()).bind(id.as_str());
+    let row = query.fetch_optional(connection).await.map_err(statement)?;
+    source(&row.ok_or_else(|| not_found("source"))?)
+}
+
+pub(super) async fn create(
+    connection: &mut SqliteConnection,
+    new: NewSource,
+    change: Change,
+) -> Result<Source> {
     new.check()?;
     let tenant_no = tenant::find(connection, &new.tenant).await?;
     let sql = "INSERT INTO sources (tenant_no, source_id, provider, preset, recipe, ingest_key, public_urls, settings, \
-               secret_expected_until, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING source_no";
+               secret_expected_until, created_at, limit_events, limit_burst, limit_bytes) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING source_no";
+    let [events, burst, bytes] = new.limits.columns();
     let row = sqlx::query(sql)
         .bind(tenant_no.0)
         .bind(new.id.as_str())
@@ -53,10 +68,13 @@ pub(super) async fn create(connection: &mut SqliteConnection, new: NewSource) ->
         .bind(json(&new.settings))
         .bind(new.secret_expected_until.map(Timestamp::as_micros))
         .bind(new.created_at.as_micros())
-        .fetch_one(connection)
+        .bind(events)
+        .bind(burst)
+        .bind(bytes)
+        .fetch_one(&mut *connection)
         .await
         .map_err(insert_error)?;
-    Ok(Source {
+    let created = Source {
         no: SourceNo(get(&row, "source_no")?),
         tenant_no,
         tenant: new.tenant,
@@ -68,16 +86,29 @@ pub(super) async fn create(connection: &mut SqliteConnection, new: NewSource) ->
         public_urls: new.public_urls,
         settings: new.settings,
         secret_expected_until: new.secret_expected_until,
+        limits: new.limits,
         created_at: new.created_at,
-    })
+    };
+    append_in(connection, NewAuditEntry::source(&change, "CreateSource", None, Some(&created))).await?;
+    Ok(created)
 }
 
-pub(super) async fn update(connection: &mut SqliteConnection, update: SourceUpdate) -> Result<Source> {
+pub(super) async fn update(
+    connection: &mut SqliteConnection,
+    update: SourceUpdate,
+    change: Change,
+) -> Result<Source> {
     update.check()?;
-    let no = find(connection, &update.tenant, &update.id).await?;
+    let before = find_whole(connection, &update.tenant, &update.id).await?;
+    let no = before.no;
     let sql = "UPDATE sources SET preset = coalesce(?, preset), recipe = coalesce(?, recipe), \
                public_urls = coalesce(?, public_urls), settings = coalesce(?, settings), \
-               secret_expected_until = CASE WHEN ? THEN ? ELSE secret_expected_until END WHERE source_no = ?";
+               secret_expected_until = CASE WHEN ? THEN ? ELSE secret_expected_until END, \
+               limit_events = CASE WHEN ? THEN ? ELSE limit_events END, \
+               limit_burst = CASE WHEN ? THEN ? ELSE limit_burst END, \
+               limit_bytes = CASE WHEN ? THEN ? ELSE limit_bytes END WHERE source_no = ?";
+    let (limited, [events, burst, bytes]) =
+        (update.limits.is_some(), update.limits.unwrap_or_default().columns());
     sqlx::query(sql)
         .bind(update.preset)
         .bind(update.recipe)
@@ -85,13 +116,21 @@ pub(super) async fn update(connection: &mut SqliteConnection, update: SourceUpda
         .bind(update.settings.as_ref().map(json))
         .bind(update.secret_expected_until.is_some())
         .bind(update.secret_expected_until.flatten().map(Timestamp::as_micros))
+        .bind(limited)
+        .bind(events)
+        .bind(limited)
+        .bind(burst)
+        .bind(limited)
+        .bind(bytes)
         .bind(no.0)
         .execute(&mut *connection)
         .await
         .map_err(statement)?;
     let sql = live_sources!("AND sources.source_no = ?");
-    let row = sqlx::query(sql).bind(no.0).fetch_one(connection).await.map_err(statement)?;
-    source(&row)
+    let row = sqlx::query(sql).bind(no.0).fetch_one(&mut *connection).await.map_err(statement)?;
+    let after = source(&row)?;
+    append_in(connection, NewAuditEntry::source(&change, "UpdateSource", Some(&before), Some(&after))).await?;
+    Ok(after)
 }
 
 /// Ends the wait for a secret. Whether the source waited at `now`.
@@ -151,13 +190,27 @@ pub(super) async fn all(connection: &mut SqliteConnection) -> Result<Vec<Source>
     rows.iter().map(source).collect()
 }
 
-pub(super) async fn delete(connection: &mut SqliteConnection, tenant: TenantId, id: SourceId) -> Result<()> {
-    let no = find(connection, &tenant, &id).await?;
+/// Those whose last change is later than a revision.
+pub(super) async fn changed(connection: &mut SqliteConnection, since: Revision) -> Result<Vec<Source>> {
+    let sql = live_sources!("AND sources.revision > ?");
+    let rows = sqlx::query(sql).bind(since.0).fetch_all(connection).await.map_err(statement)?;
+    rows.iter().map(source).collect()
+}
+
+pub(super) async fn delete(
+    connection: &mut SqliteConnection,
+    tenant: TenantId,
+    id: SourceId,
+    change: Change,
+) -> Result<()> {
+    let before = find_whole(connection, &tenant, &id).await?;
+    let no = before.no;
     for sql in ["DELETE FROM secrets WHERE source_no = ?", "DELETE FROM rejections WHERE source_no = ?"] {
         sqlx::query(sql).bind(no.0).execute(&mut *connection).await.map_err(statement)?;
     }
     let sql = concat!("UPDATE sources SET deleted_at = ", database_now!(), " WHERE source_no = ?");
-    sqlx::query(sql).bind(no.0).execute(connection).await.map(drop).map_err(statement)
+    sqlx::query(sql).bind(no.0).execute(&mut *connection).await.map_err(statement)?;
+    append_in(connection, NewAuditEntry::source(&change, "DeleteSource", Some(&before), None)).await
 }
 
 fn source(row: &SqliteRow) -> Result<Source> {
@@ -173,6 +226,7 @@ fn source(row: &SqliteRow) -> Result<Source> {
         public_urls: from_json(row, "public_urls")?,
         settings: from_json(row, "settings")?,
         secret_expected_until: get::<Option<i64>>(row, "secret_expected_until")?.map(Timestamp::from_micros),
+        limits: tenant::limits(row)?,
         created_at: timestamp(row, "created_at")?,
     })
 }

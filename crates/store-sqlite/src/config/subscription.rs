@@ -1,13 +1,14 @@
 //! Subscriptions.
 
 use portero_store::{
-    DeadLetterPolicy, NewSubscription, Page, Result, StartAt, Subscription, SubscriptionUpdate,
+    Change, DeadLetterPolicy, NewAuditEntry, NewSubscription, Page, Result, Revision, StartAt, Subscription, SubscriptionUpdate,
 };
 use portero_types::{LaneCount, SubscriptionId, SubscriptionNo};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
 
 use super::{failed_precondition, insert_error, one_more, page, tenant};
+use crate::audit::append_in;
 use crate::error::{corrupt, not_found, statement};
 use crate::log::json;
 use crate::row::{from_json, get, parse, signed, timestamp, unsigned};
@@ -23,7 +24,11 @@ macro_rules! subscriptions {
     };
 }
 
-pub(super) async fn create(connection: &mut SqliteConnection, new: NewSubscription) -> Result<Subscription> {
+pub(super) async fn create(
+    connection: &mut SqliteConnection,
+    new: NewSubscription,
+    change: Change,
+) -> Result<Subscription> {
     let tenant_no = match &new.tenant {
         Some(id) => Some(tenant::find(connection, id).await?.0),
         None => None,
@@ -49,10 +54,10 @@ pub(super) async fn create(connection: &mut SqliteConnection, new: NewSubscripti
         .bind(new.dead_letter_policy.name())
         .bind(json(&starts_after))
         .bind(new.created_at.as_micros())
-        .fetch_one(connection)
+        .fetch_one(&mut *connection)
         .await
         .map_err(insert_error)?;
-    Ok(Subscription {
+    let created = Subscription {
         no: SubscriptionNo(get(&row, "subscription_no")?),
         id: new.id,
         tenant: new.tenant,
@@ -65,13 +70,17 @@ pub(super) async fn create(connection: &mut SqliteConnection, new: NewSubscripti
         starts_after,
         expired: 0,
         created_at: new.created_at,
-    })
+    };
+    append_in(connection, NewAuditEntry::subscription(&change, "CreateSubscription", None, Some(&created))).await?;
+    Ok(created)
 }
 
 pub(super) async fn update(
     connection: &mut SqliteConnection,
     update: SubscriptionUpdate,
+    change: Change,
 ) -> Result<Subscription> {
+    let before = find(connection, &update.id).await?;
     let sql = "UPDATE subscriptions SET attempts_max = coalesce(?, attempts_max), \
                defer_deadline_ms = coalesce(?, defer_deadline_ms), \
                dead_letter_policy = coalesce(?, dead_letter_policy) \
@@ -86,7 +95,17 @@ pub(super) async fn update(
         .await
         .map_err(statement)?;
     let no = get(&row.ok_or_else(|| not_found("subscription"))?, "subscription_no")?;
-    by_no(connection, SubscriptionNo(no)).await
+    let after = by_no(connection, SubscriptionNo(no)).await?;
+    let entry = NewAuditEntry::subscription(&change, "UpdateSubscription", Some(&before), Some(&after));
+    append_in(connection, entry).await?;
+    Ok(after)
+}
+
+/// The subscription, as a change finds it.
+async fn find(connection: &mut SqliteConnection, id: &SubscriptionId) -> Result<Subscription> {
+    let query = sqlx::query(subscriptions!("WHERE subscription_id = ?")).bind(id.as_str());
+    let row = query.fetch_optional(connection).await.map_err(statement)?;
+    subscription(&row.ok_or_else(|| not_found("subscription"))?)
 }
 
 /// Position of each shard after which a subscription begins that is created now.
@@ -136,14 +155,25 @@ pub(crate) async fn all(connection: &mut SqliteConnection) -> Result<Vec<Subscri
     rows.iter().map(subscription).collect()
 }
 
+/// Those whose last change is later than a revision.
+pub(super) async fn changed(connection: &mut SqliteConnection, since: Revision) -> Result<Vec<Subscription>> {
+    let sql = subscriptions!("WHERE subscriptions.revision > ?");
+    let rows = sqlx::query(sql).bind(since.0).fetch_all(connection).await.map_err(statement)?;
+    rows.iter().map(subscription).collect()
+}
+
 /// Deletes a subscription; its lanes and all that belongs to them go by foreign keys.
-pub(super) async fn delete(connection: &mut SqliteConnection, id: SubscriptionId) -> Result<()> {
-    let deleted = sqlx::query("DELETE FROM subscriptions WHERE subscription_id = ?")
-        .bind(id.as_str())
-        .execute(connection)
-        .await
-        .map_err(statement)?;
-    if deleted.rows_affected() == 0 { Err(not_found("subscription")) } else { Ok(()) }
+pub(super) async fn delete(
+    connection: &mut SqliteConnection,
+    id: SubscriptionId,
+    change: Change,
+) -> Result<()> {
+    let before = find(connection, &id).await?;
+    super::grant::forget_subscription(connection, before.no, &change).await?;
+    let query = sqlx::query("DELETE FROM subscriptions WHERE subscription_no = ?").bind(before.no.0);
+    query.execute(&mut *connection).await.map_err(statement)?;
+    let entry = NewAuditEntry::subscription(&change, "DeleteSubscription", Some(&before), None);
+    append_in(connection, entry).await
 }
 
 fn subscription(row: &SqliteRow) -> Result<Subscription> {

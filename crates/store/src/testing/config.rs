@@ -29,10 +29,12 @@ pub async fn every_change_raises_the_revision(database: &dyn Database) {
     rose("add secret").await;
     store.create_subscription(new_subscription("billing"), &tester()).await.expect("created");
     rose("create subscription").await;
-    store
-        .delete_secret(&tenant_id("acme"), &source_id("stripe-eu"), &new_secret("one").id, &tester())
-        .await
-        .expect("deleted");
+    let (acme, stripe, one) = (tenant_id("acme"), source_id("stripe-eu"), new_secret("one").id);
+    store.retire_secret(&acme, &stripe, &one, NOW, &tester()).await.expect("retired");
+    rose("retire secret").await;
+    store.revoke_secret(&acme, &stripe, &one, &tester()).await.expect("revoked");
+    rose("revoke secret").await;
+    store.delete_secret(&acme, &stripe, &one, &tester()).await.expect("deleted");
     rose("delete secret").await;
     store.delete_subscription(&subscription_id("billing"), &tester()).await.expect("deleted");
     rose("delete subscription").await;

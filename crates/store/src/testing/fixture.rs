@@ -11,7 +11,7 @@ use portero_types::{
 
 use super::{Database, migrated};
 use crate::{
-    Actor, Change, DeadLetterPolicy, DynStore, NewRejection, NewSession, NewSource, NewSubscription,
+    Actor, Change, DeadLetterPolicy, DynStore, Limits, NewRejection, NewSession, NewSource, NewSubscription,
     NewTenant, Sealed, Source, StartAt, Tenant, Verdict,
 };
 
@@ -110,7 +110,7 @@ impl Fixture {
 pub fn position(verdict: Verdict) -> Position {
     match verdict {
         Verdict::Accepted { position } => position,
-        other @ (Verdict::Duplicate { .. } | Verdict::Conflict { .. }) => panic!("not accepted: {other:?}"),
+        other @ (Verdict::Duplicate { .. } | Verdict::Conflict { .. } | Verdict::Revoked) => panic!("not accepted: {other:?}"),
     }
 }
 
@@ -188,7 +188,7 @@ pub fn provider(name: &str) -> ProviderName {
 }
 
 pub fn new_tenant(id: &str) -> NewTenant {
-    NewTenant { id: tenant_id(id), display_name: format!("The {id} company"), created_at: NOW }
+    NewTenant { id: tenant_id(id), display_name: format!("The {id} company"), limits: Limits::default(), created_at: NOW }
 }
 
 pub fn new_source(tenant: &str, id: &str) -> NewSource {
@@ -204,6 +204,7 @@ pub fn new_source(tenant: &str, id: &str) -> NewSource {
         public_urls: vec!["https://hooks.example.com/in".to_owned()],
         settings: BTreeMap::from([("webhook_id".to_owned(), "8PT5".to_owned())]),
         secret_expected_until: None,
+        limits: Limits::default(),
         created_at: NOW,
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portero_types::LaneNo;
 
-use super::fixture::Fixture;
+use super::fixture::{Fixture, new_tenant, tenant_id, tester};
 use super::{Database, PATIENCE};
 use crate::{DynStore, Hint, Hints, LaneAction, LaneRequest};
 
@@ -20,7 +20,7 @@ async fn until_log(store: &DynStore, hints: &mut Box<dyn Hints>) -> Vec<Hint> {
     loop {
         match next(hints).await {
             Hint::Log => return seen,
-            other @ Hint::Lanes => seen.push(other),
+            other @ (Hint::Lanes | Hint::Config) => seen.push(other),
         }
     }
 }
@@ -31,7 +31,7 @@ pub async fn everybody_who_listens_is_told(database: &dyn Database) {
     here.hint(Hint::Lanes).await.expect("nobody listens yet");
     let (mut one, mut two) =
         (here.listen().await.expect("listening"), elsewhere.listen().await.expect("listening"));
-    for hint in [Hint::Log, Hint::Lanes, Hint::Log] {
+    for hint in [Hint::Log, Hint::Config, Hint::Lanes, Hint::Log] {
         elsewhere.hint(hint).await.expect("told");
         assert_eq!((next(&mut one).await, next(&mut two).await), (hint, hint));
     }
@@ -69,6 +69,18 @@ pub async fn a_wait_that_is_given_up_loses_no_hint(database: &dyn Database) {
         };
         assert_eq!(seen, Hint::Lanes);
     }
+}
+
+pub async fn a_change_of_configuration_is_told(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    let store = &fixture.store;
+    let mut hints = store.listen().await.expect("listening");
+    store.create_tenant(new_tenant("globex"), &tester()).await.expect("created");
+    assert_eq!(until_log(store, &mut hints).await, [Hint::Config]);
+    store.create_tenant(new_tenant("globex"), &tester()).await.expect_err("it exists");
+    assert_eq!(until_log(store, &mut hints).await, [], "a refused change is none");
+    store.delete_tenant(&tenant_id("globex"), &tester()).await.expect("deleted");
+    assert_eq!(until_log(store, &mut hints).await, [Hint::Config]);
 }
 
 pub async fn changes_of_lanes_are_told(database: &dyn Database) {

@@ -7,17 +7,23 @@
 #![allow(missing_docs, reason = "the names of cases are sentences")]
 
 pub mod accept;
+pub mod audit;
 pub mod config;
 pub mod fixture;
+pub mod grants;
 pub mod hints;
 pub mod history;
 pub mod lanes;
 pub mod log;
 pub mod parked;
 pub mod rejections;
+pub mod revocation;
+pub mod replicas;
 pub mod requests;
 pub mod schema;
 pub mod scopes;
+pub mod secret_life;
+pub mod secret_uses;
 pub mod secrets;
 pub mod sessions;
 pub mod shares;
@@ -48,6 +54,12 @@ pub trait Database: Send + Sync {
     /// Runs one statement past the store, for cases about damage. The migrations that ran are rows of
     /// `_sqlx_migrations(version, success, …)`.
     async fn execute(&self, statement: &'static str);
+
+    /// Whether one statement past the store succeeds, for cases about what the database itself refuses.
+    async fn try_execute(&self, statement: &'static str) -> bool;
+
+    /// Statements of this kind of database alone that would take rows out of the audit log, if they were let.
+    fn audit_loopholes(&self) -> &'static [&'static str];
 
     /// Loses a shard's entries above a position, which is its head then, as a restored log would have.
     async fn rewind_log(&self, shard: Shard, head: u64);
@@ -110,6 +122,26 @@ macro_rules! conformance {
             the_snapshot_holds_what_is_live,
             creating_one_name_at_once_succeeds_once,
         ]);
+        $crate::conformance!(@cases $fresh, audit: [
+            every_change_is_an_entry,
+            an_entry_says_who_asked_by_which_request_and_when,
+            before_and_after_of_an_entry_follow_each_other,
+            no_secret_and_no_ingest_key_is_in_an_entry,
+            a_change_that_failed_is_no_entry,
+            changes_and_deeds_at_once_make_one_chain,
+            entries_are_neither_altered_nor_deleted,
+            entries_are_found_by_tenant_subject_and_action,
+            a_tenants_entries_are_not_those_of_the_next_one_of_its_name,
+            texts_beyond_their_bounds_are_refused_and_longest_ones_kept,
+            an_unseen_secret_that_was_taken_is_an_entry,
+        ]);
+        $crate::conformance!(@cases $fresh, grants: [
+            grants_are_created_read_and_deleted,
+            grants_come_in_the_order_of_names_page_by_page,
+            a_grant_of_what_does_not_exist_is_refused,
+            a_tenant_takes_its_grants_along,
+            a_subscription_leaves_the_grants_that_name_it,
+        ]);
         $crate::conformance!(@cases $fresh, secrets: [
             secrets_are_added_read_and_deleted,
             rotation_ends_the_others_that_have_no_end_yet,
@@ -117,6 +149,27 @@ macro_rules! conformance {
             secrets_that_never_overlap_are_not_counted_together,
             sixteen_secrets_added_at_once_stay_within_the_limit,
             the_snapshot_forgets_secrets_a_day_after_their_end,
+        ]);
+        $crate::conformance!(@cases $fresh, secret_life: [
+            a_secrets_end_is_set_moved_and_never_undone,
+            an_end_that_would_let_too_many_verify_is_refused,
+            a_rotation_leaves_planned_ended_and_revoked_secrets_alone,
+            a_revocation_is_seen_and_final,
+            a_revoked_secret_makes_room_for_another,
+            only_a_secret_that_does_not_verify_is_deleted,
+            secrets_are_revoked_by_their_full_name_only,
+        ]);
+        $crate::conformance!(@cases $fresh, secret_uses: [
+            uses_are_added_up_by_day_and_secret,
+            old_days_of_use_are_forgotten_and_the_sum_is_not,
+            a_secret_that_ends_soon_and_is_in_use_is_found,
+        ]);
+        $crate::conformance!(@cases $fresh, revocation: [
+            what_a_revoked_secret_verified_is_refused_and_its_neighbours_are_not,
+            an_accepted_event_that_comes_again_under_a_revoked_secret_is_refused,
+            a_key_of_one_batch_is_accepted_under_the_secret_that_is_good,
+            a_deleted_secret_accepts_no_more_than_a_revoked_one,
+            nothing_is_accepted_after_a_revocation_has_settled,
         ]);
         $crate::conformance!(@cases $fresh, sources: [
             an_update_changes_what_is_given_and_nothing_else,
@@ -143,6 +196,14 @@ macro_rules! conformance {
             a_rejection_recorded_twice_is_there_once,
             odd_texts_never_make_recording_fail,
             a_sweep_forgets_the_oldest_and_no_more_than_asked,
+        ]);
+        $crate::conformance!(@cases $fresh, replicas: [
+            a_report_is_told_the_revision_and_the_databases_clock,
+            what_a_replica_has_applied_is_seen_at_once,
+            replicas_that_signed_off_are_gone,
+            a_silent_replica_is_no_longer_live_and_takes_no_share,
+            replicas_gone_for_a_day_are_swept,
+            a_process_takes_the_place_of_an_older_one_of_its_name,
         ]);
         $crate::conformance!(@cases $fresh, sessions: [
             a_claim_takes_every_free_lane_once,
@@ -201,6 +262,7 @@ macro_rules! conformance {
             everybody_who_listens_is_told,
             a_thousand_hints_nobody_takes_lose_neither_kind,
             a_wait_that_is_given_up_loses_no_hint,
+            a_change_of_configuration_is_told,
             changes_of_lanes_are_told,
         ]);
         $crate::conformance!(@cases $fresh, requests: [
@@ -302,7 +364,9 @@ mod tests {
         let listed = include_str!("mod.rs");
         for (module, source) in [
             ("accept", include_str!("accept.rs")),
+            ("audit", include_str!("audit.rs")),
             ("config", include_str!("config.rs")),
+            ("grants", include_str!("grants.rs")),
             ("hints", include_str!("hints.rs")),
             ("history", include_str!("history.rs")),
             ("lanes", include_str!("lanes.rs")),

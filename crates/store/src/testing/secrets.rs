@@ -34,6 +34,7 @@ pub async fn secrets_are_added_read_and_deleted(database: &dyn Database) {
     store.add_secret(new_secret("a"), &tester()).await.expect("added");
     let page = store.secrets(&acme, &stripe, Some(&secret_id("a")), 1).await.expect("a page");
     assert_eq!(page, Page { items: vec![secret.clone()], more: false });
+    store.revoke_secret(&acme, &stripe, &new.id, &tester()).await.expect("revoked");
     store.delete_secret(&acme, &stripe, &new.id, &tester()).await.expect("deleted");
     assert_eq!(store.secret(&acme, &stripe, &new.id).await.expect("read"), None);
     assert_fails(store.delete_secret(&acme, &stripe, &new.id, &tester()).await, ErrorKind::NotFound);

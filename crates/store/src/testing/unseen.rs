@@ -85,6 +85,7 @@ pub async fn an_unseen_secret_is_taken_by_its_full_name_only(database: &dyn Data
     assert!(read(&fixture, "brought").await.unseen, "none of them used it up");
 
     let (acme, stripe) = (tenant_id("acme"), source_id("stripe-eu"));
+    store.revoke_secret(&acme, &stripe, &secret_id("brought"), &tester()).await.expect("revoked");
     store.delete_secret(&acme, &stripe, &secret_id("brought"), &tester()).await.expect("deleted");
     store.add_secret(new_secret("brought"), &tester()).await.expect("added");
     assert_eq!(take(store, "acme", "stripe-eu", "brought").await, None, "another one has its name");

@@ -1,0 +1,51 @@
+//! Where a secret stands in its life.
+//!
+//! ```text
+//!   planned ──not_before──▶ active ──retire──▶ retiring ──not_after──▶ retired
+//!      │                      │                   │                       │
+//!      └──────────────────────┴──── revoke ───────┴───────────────────────┘
+//!                                     ▼
+//!                                  revoked
+//! ```
+//!
+//! Time alone moves it along the first line, except that `retire` sets the end; nothing moves it back.
+
+use portero_types::Timestamp;
+
+use crate::Secret;
+
+/// Where a secret stands in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SecretState {
+    /// Its time has not come.
+    Planned,
+    /// It verifies, without an end.
+    Active,
+    /// It verifies until its end.
+    Retiring,
+    /// Its end has passed.
+    Retired,
+    /// It was revoked, whatever its times say.
+    Revoked,
+}
+
+impl Secret {
+    /// Where it stands.
+    #[must_use]
+    pub fn state(&self, now: Timestamp) -> SecretState {
+        match self.not_after {
+            _ if self.revoked_at.is_some() => SecretState::Revoked,
+            // Also of one that ends before it begins.
+            Some(end) if end <= now => SecretState::Retired,
+            _ if now < self.not_before => SecretState::Planned,
+            Some(_) => SecretState::Retiring,
+            None => SecretState::Active,
+        }
+    }
+
+    /// Whether it verifies.
+    #[must_use]
+    pub fn is_active(&self, now: Timestamp) -> bool {
+        matches!(self.state(now), SecretState::Active | SecretState::Retiring)
+    }
+}
