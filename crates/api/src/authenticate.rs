@@ -1,54 +1,97 @@
 //! From a request's metadata to a caller who may do what it asks for.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use portero_auth::{Action, Caller, Reason, Verifier, allows};
+use portero_auth::{Action, Caller, Grant, Reason, Role, Verifier, allows};
+use portero_directory::Directory;
 use portero_types::Clock;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+/// Who gives the reasons of refusals their meaning (google.rpc.ErrorInfo).
+const DOMAIN: &str = "portero";
 
 /// Checks tokens and permissions.
 #[derive(Clone)]
 pub(crate) struct Gate {
     verifier: Arc<Verifier>,
+    directory: Directory,
     clock: Arc<dyn Clock>,
 }
 
 impl Gate {
-    pub(crate) const fn new(verifier: Arc<Verifier>, clock: Arc<dyn Clock>) -> Self {
-        Self { verifier, clock }
+    pub(crate) const fn new(verifier: Arc<Verifier>, directory: Directory, clock: Arc<dyn Clock>) -> Self {
+        Self { verifier, directory, clock }
     }
 
-    /// The caller whom the bearer token (RFC 6750) names.
+    /// The caller whom the bearer token (RFC 6750) names, with all that it may do.
     pub(crate) async fn caller(&self, metadata: &MetadataMap) -> Result<Caller, Status> {
-        let missing = || {
-            Status::unauthenticated(
-                "a token is needed: send the metadata 'authorization' with 'Bearer' and a token",
-            )
-        };
-        let mut values = metadata.get_all("authorization").iter();
-        let value = values.next().and_then(|value| value.to_str().ok()).ok_or_else(missing)?;
-        if values.next().is_some() {
-            return Err(Status::unauthenticated("the metadata 'authorization' is there more than once"));
-        }
-        let token = match value.split_once(' ') {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
-            _ => return Err(missing()),
-        };
-        self.verifier.verify(token, self.clock.now()).await.map_err(|reason| {
-            let code =
-                if reason == Reason::KeysUnavailable { Code::Unavailable } else { Code::Unauthenticated };
-            Status::new(code, reason.to_string())
-        })
+        self.completed(&self.identity(metadata).await?).await
     }
 
-    /// Refuses a caller who may not do this.
+    /// The caller as its token and the configuration say it, without stored grants: what a stream keeps, to complete it again.
+    pub(crate) async fn identity(&self, metadata: &MetadataMap) -> Result<Caller, Status> {
+        let token = bearer(metadata)?;
+        self.verifier.verify(token, self.clock.now()).await.map_err(unverified)
+    }
+
+    /// With the grants that the store holds for it.
+    ///
+    /// A grant may have been taken back while the store was out of reach, so stored ones count only while the configuration
+    /// in memory is known to be the latest.
+    pub(crate) async fn completed(&self, own: &Caller) -> Result<Caller, Status> {
+        if self.directory.is_fresh() || self.directory.refresh_now().await.is_ok() {
+            return Ok(self.with_stored(own));
+        }
+        if own.grants.is_empty() {
+            return Err(Status::unavailable("the caller's grants cannot be read; retry"));
+        }
+        Ok(own.clone())
+    }
+
+    /// The same by the configuration in memory, however old.
+    pub(crate) fn with_stored(&self, own: &Caller) -> Caller {
+        let snapshot = self.directory.snapshot();
+        let stored = snapshot.grants_of(&own.issuer, &own.subject).filter_map(|grant| granted(grant));
+        Caller { grants: own.grants.iter().cloned().chain(stored).collect(), ..own.clone() }
+    }
+
+    /// Whether tokens of this issuer are believed at all.
+    pub(crate) fn trusts(&self, issuer: &str) -> bool {
+        self.verifier.trusts(issuer)
+    }
+
+    /// Refuses a caller who may not do this. The answer depends on the caller and on the name of the action alone, so that
+    /// what exists and what does not look alike.
     pub(crate) fn permit(caller: &Caller, action: Action<'_>) -> Result<(), Status> {
         if allows(caller, action) {
             return Ok(());
         }
-        tracing::info!(rpc = action.name(), subject = %caller.subject, "a call was refused: its caller may not do this");
-        Err(Status::permission_denied(format!("the token's grants do not allow {} here", action.name())))
+        let Caller { issuer, subject, .. } = caller;
+        tracing::info!(
+            rpc = action.name(),
+            issuer,
+            subject,
+            "a call was refused: its caller may not do this"
+        );
+        Err(if caller.grants.is_empty() {
+            denied(
+                "NO_GRANT",
+                format!(
+                    "{subject:?}, known by {issuer:?}, has no grant here; an administrator gives one with `portero grant create`"
+                ),
+            )
+        } else {
+            denied(
+                "NOT_ALLOWED",
+                format!(
+                    "the grants of {subject:?}, known by {issuer:?}, do not allow {} here",
+                    action.name()
+                ),
+            )
+        })
     }
 
     /// Both at once.
@@ -57,4 +100,48 @@ impl Gate {
         Self::permit(&caller, action)?;
         Ok(caller)
     }
+}
+
+/// A caller who may not do what it asks for; `reason` is a stable code.
+pub(crate) fn denied(reason: &str, message: impl Into<String>) -> Status {
+    coded(Code::PermissionDenied, reason, message)
+}
+
+/// A stored grant as the permission table knows it. One of a role that this version does not know grants nothing.
+pub(crate) fn granted(stored: &portero_store::Grant) -> Option<Grant> {
+    let role = Role::from_name(&stored.role)?;
+    let (tenant, subscriptions) = (stored.tenant.clone(), stored.subscriptions.clone());
+    Some(Grant { role, tenant, subscriptions }).filter(|grant| grant.check().is_ok())
+}
+
+fn coded(code: Code, reason: &str, message: impl Into<String>) -> Status {
+    Status::with_error_details(code, message, ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new()))
+}
+
+fn bearer(metadata: &MetadataMap) -> Result<&str, Status> {
+    let missing = || {
+        coded(
+            Code::Unauthenticated,
+            "TOKEN_MISSING",
+            "a token is needed: send the metadata 'authorization' with 'Bearer' and a token",
+        )
+    };
+    let mut values = metadata.get_all("authorization").iter();
+    let value = values.next().and_then(|value| value.to_str().ok()).ok_or_else(missing)?;
+    if values.next().is_some() {
+        return Err(coded(
+            Code::Unauthenticated,
+            "TOKEN_REPEATED",
+            "the metadata 'authorization' is there more than once",
+        ));
+    }
+    match value.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(token.trim()),
+        _ => Err(missing()),
+    }
+}
+
+fn unverified(reason: Reason) -> Status {
+    let code = if reason.is_retryable() { Code::Unavailable } else { Code::Unauthenticated };
+    coded(code, reason.code(), reason.to_string())
 }

@@ -1,6 +1,6 @@
 //! Resource names (AIP-122), such as `tenants/{tenant}/sources/{source}/secrets/{secret}` and `subscriptions/{subscription}`.
 
-use portero_types::{RequestId, SecretId, SourceId, SubscriptionId, TenantId};
+use portero_types::{GrantId, RequestId, SecretId, SourceId, SubscriptionId, TenantId};
 use tonic::Status;
 
 use crate::error::invalid;
@@ -65,6 +65,11 @@ pub(crate) fn preset<'a>(name: &'a str, field: &str) -> Result<&'a str, Status> 
 pub(crate) fn parked_entity<'a>(name: &'a str, field: &str) -> Result<(SubscriptionId, &'a str), Status> {
     let parts = segments(name, field, &["subscriptions", "parkedEntities"])?;
     Ok((id(parts[0], field)?, parts[1]))
+}
+
+/// `grants/{grant}`.
+pub(crate) fn grant(name: &str, field: &str) -> Result<GrantId, Status> {
+    id(segments(name, field, &["grants"])?[0], field)
 }
 
 /// `subscriptions/{subscription}`.

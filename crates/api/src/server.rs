@@ -84,7 +84,7 @@ impl Api {
         shutdown: CancellationToken,
     ) -> Result<(), tonic::transport::Error> {
         let config = self.config;
-        let gate = Gate::new(config.verifier, Arc::clone(&config.clock));
+        let gate = Gate::new(config.verifier, config.directory.clone(), Arc::clone(&config.clock));
         let (health, health_service) = tonic_health::server::health_reporter();
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(portero_proto::FILE_DESCRIPTOR_SET)

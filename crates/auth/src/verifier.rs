@@ -118,6 +118,12 @@ impl Verifier {
         issuer.caller(name, token.claims)
     }
 
+    /// Whether an issuer of this name is configured.
+    #[must_use]
+    pub fn trusts(&self, issuer: &str) -> bool {
+        self.issuers.contains_key(issuer)
+    }
+
     /// Reads the keys of every issuer that is due, one after the other. Failures are logged and counted; the last good keys
     /// stay. Cancel-safe.
     pub async fn refresh_due(&self, now: Timestamp) {

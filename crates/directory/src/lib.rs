@@ -8,6 +8,7 @@
 //! [`Fault`]; it never disturbs another one. Nothing here may ever show a secret, in text or in Debug.
 
 mod follow;
+mod grants;
 mod snapshot;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

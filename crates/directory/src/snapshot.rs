@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use portero_keyring::{Keyring, secret_aad};
 use portero_recipe::{Recipe, Secret};
-use portero_store::{ConfigSnapshot, Revision, Subscription, Tenant};
+use portero_store::{ConfigSnapshot, Grant, Revision, Subscription, Tenant};
 use portero_types::{
     IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo,
     TenantId, TenantNo, Timestamp,
 };
+
+use crate::grants::Grants;
 
 /// All configuration at one revision. Immutable.
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub struct Snapshot {
     tenants_by_no: HashMap<TenantNo, Arc<Tenant>>,
     subscriptions: HashMap<SubscriptionId, Arc<Subscription>>,
     subscriptions_by_no: HashMap<SubscriptionNo, Arc<Subscription>>,
+    grants: Grants,
 }
 
 /// One inbound endpoint of a tenant, ready to verify.
@@ -107,6 +110,7 @@ impl Snapshot {
         }
         let subscriptions: Vec<_> = stored.subscriptions.into_iter().map(Arc::new).collect();
         Self {
+            grants: Grants::new(stored.grants.into_iter().map(Arc::new)),
             revision: stored.revision,
             sources_by_key,
             sources_by_no,
@@ -167,6 +171,11 @@ impl Snapshot {
     /// Every subscription, in no order.
     pub fn subscriptions(&self) -> impl Iterator<Item = &Arc<Subscription>> {
         self.subscriptions.values()
+    }
+
+    /// The stored grants of a subject that an issuer vouches for, in no order.
+    pub fn grants_of(&self, issuer: &str, subject: &str) -> impl Iterator<Item = &Arc<Grant>> {
+        self.grants.of(issuer, subject)
     }
 
     /// Every source, in no order.

@@ -1,6 +1,7 @@
 //! `AdminService`: tenants, sources, secrets, rejections, subscriptions, receipts.
 
 mod explain;
+mod grants;
 mod parked;
 mod presets;
 mod receipts;

@@ -174,4 +174,23 @@ impl AdminService for Admin {
     async fn get_receipt(&self, request: Request<v1::GetReceiptRequest>) -> Answer<v1::Receipt> {
         self.do_get_receipt(request).await
     }
+
+    async fn create_grant(&self, request: Request<v1::CreateGrantRequest>) -> Answer<v1::Grant> {
+        self.do_create_grant(request).await
+    }
+
+    async fn get_grant(&self, request: Request<v1::GetGrantRequest>) -> Answer<v1::Grant> {
+        self.do_get_grant(request).await
+    }
+
+    async fn list_grants(&self, request: Request<v1::ListGrantsRequest>) -> Answer<v1::ListGrantsResponse> {
+        self.do_list_grants(request).await
+    }
+
+    async fn delete_grant(
+        &self,
+        request: Request<v1::DeleteGrantRequest>,
+    ) -> Answer<v1::DeleteGrantResponse> {
+        self.do_delete_grant(request).await
+    }
 }

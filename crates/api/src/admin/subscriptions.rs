@@ -87,16 +87,21 @@ impl Admin {
         let caller = self.check(&metadata, Action::ListSubscriptions).await?;
         let (after, size) =
             (page::after::<SubscriptionId>(&message.page_token)?, page::size(message.page_size)?);
-        let page =
-            self.store.subscriptions(after.as_ref(), size).await.map_err(|error| from_store(&error))?;
-        let subscriptions = page
-            .items
-            .iter()
-            .filter(|item| {
+        let mut gathering = page::Gathering::new(size);
+        let mut next = after;
+        loop {
+            let read = self.store.subscriptions(next.as_ref(), page::READ_MAX).await;
+            let read = read.map_err(|error| from_store(&error))?;
+            next = read.items.last().map(|item| item.id.clone());
+            let visible = read.items.into_iter().filter(|item| {
                 allows(&caller, Action::GetSubscription(reference(&item.id, item.tenant.as_ref())))
-            })
-            .map(to_proto)
-            .collect();
+            });
+            if !gathering.take(visible) || !read.more {
+                break;
+            }
+        }
+        let page = gathering.page();
+        let subscriptions = page.items.iter().map(to_proto).collect();
         let next_page_token = page::next(&page, |item| item.id.to_string());
         Ok(Response::new(v1::ListSubscriptionsResponse { subscriptions, next_page_token }))
     }

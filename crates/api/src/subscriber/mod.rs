@@ -3,6 +3,7 @@
 mod convert;
 mod service;
 mod session;
+mod standing;
 mod token;
 
 pub(crate) use service::Subscriber;

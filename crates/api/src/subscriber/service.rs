@@ -91,13 +91,13 @@ impl SubscriberService for Subscriber {
         &self,
         request: Request<Streaming<v1::SubscribeRequest>>,
     ) -> Result<Response<Self::SubscribeStream>, Status> {
-        let caller = self.gate.caller(request.metadata()).await?;
+        let own = self.gate.identity(request.metadata()).await?;
         let (outgoing, frames) = mpsc::channel(OUTGOING_MAX);
         let service = self.clone();
         let incoming = request.into_inner();
         // The task ends with the stream: when the client goes, `incoming` and `outgoing` say so.
         tokio::spawn(async move {
-            if let Err(status) = session::run(service, caller, incoming, &outgoing).await {
+            if let Err(status) = session::run(service, own, incoming, &outgoing).await {
                 // A client that is gone, or takes nothing, needs no status.
                 let _ = tokio::time::timeout(STATUS_WITHIN, outgoing.send(Err(status))).await;
             }

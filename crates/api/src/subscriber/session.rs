@@ -21,6 +21,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tonic::{Status, Streaming};
 
 use super::service::{Call, Subscriber, from_attach};
+use super::standing::Standing;
 use super::{convert, token};
 use crate::error::invalid;
 use crate::{name, time};
@@ -55,8 +56,8 @@ struct Session {
     heard: Instant,
     /// Settlements whose statuses are not handed to the transport yet.
     owed: usize,
-    /// Whether the stream ends because its token has expired.
-    expired: bool,
+    /// Why the stream ends though nothing is wrong with it: its token has expired, or its grant is gone.
+    refusal: Option<Status>,
 }
 
 /// What follows from a frame or an end.
@@ -69,7 +70,7 @@ enum Next {
 /// Serves one stream until it ends; an error is the status that the client gets.
 pub(super) async fn run(
     service: Subscriber,
-    caller: Caller,
+    own: Caller,
     mut incoming: Streaming<v1::SubscribeRequest>,
     outgoing: &Outgoing,
 ) -> Result<(), Status> {
@@ -85,6 +86,8 @@ pub(super) async fn run(
         }
     };
     let id = name::subscription(&hello.subscription, "subscription")?;
+    let mut standing = Standing::new(&service, own);
+    let caller = service.gate.completed(standing.own()).await?;
     let number = service.permitted(&caller, &id, Call::Subscribe).await?;
     let spec = spec(&hello, number)?;
     let flow = spec.flow;
@@ -98,7 +101,7 @@ pub(super) async fn run(
         queue: VecDeque::new(),
         heard: Instant::now(),
         owed: 0,
-        expired: false,
+        refusal: None,
     };
     tracing::info!(
         subscription.id = hello.subscription, stream.id = session.handle.id(), instance = hello.instance_id,
@@ -115,12 +118,10 @@ pub(super) async fn run(
         subscription_lanes: session.handle.subscription_lanes().into(),
     }));
     let expires = caller.expires_at.plus(LEEWAY).since(service.clock.now());
-    let result = session.serve(&service, &mut incoming, outgoing, Instant::now() + expires).await;
+    let result =
+        session.serve(&service, &mut standing, &mut incoming, outgoing, Instant::now() + expires).await;
     let (ending, result) = match result {
-        Ok(ending) if session.expired => {
-            (ending, Err(Status::unauthenticated("the token has expired; reconnect with a new one")))
-        }
-        Ok(ending) => (ending, Ok(())),
+        Ok(ending) => (ending, session.refusal.take().map_or(Ok(()), Err)),
         Err(status) => (Ending::Abnormal, Err(status)),
     };
     tracing::info!(
@@ -167,6 +168,7 @@ impl Session {
     async fn serve(
         &mut self,
         service: &Subscriber,
+        standing: &mut Standing,
         incoming: &mut Streaming<v1::SubscribeRequest>,
         outgoing: &Outgoing,
         expires: Instant,
@@ -200,10 +202,11 @@ impl Session {
                     return Err(Status::deadline_exceeded("no frame came from the client for 25 seconds"));
                 }
                 () = tokio::time::sleep_until(expires) => {
-                    // Nobody's fault: what is in hand is not counted as interrupted.
-                    self.farewell(outgoing).await;
-                    self.expired = true;
-                    return Ok(Ending::Graceful);
+                    let status = Status::unauthenticated("the token has expired; reconnect with a new one");
+                    return Ok(self.refuse(status, outgoing).await);
+                }
+                status = standing.lost(service, self.subscription) => {
+                    return Ok(self.refuse(status, outgoing).await);
                 }
             }
         }
@@ -304,6 +307,12 @@ impl Session {
             head_lag: backlog.head_lag,
             oldest_unsettled_age: age.map(time::duration_to_proto),
         }));
+    }
+
+    /// The caller may no longer be here. Nobody's fault: what is in hand is not counted as interrupted.
+    async fn refuse(&mut self, status: Status, outgoing: &Outgoing) -> Ending {
+        self.refusal = Some(status);
+        self.farewell(outgoing).await
     }
 
     /// The client closed its side: answer what it has settled, then end.

@@ -12,7 +12,7 @@ use portero_directory::{Directory, DirectoryConfig};
 use portero_dispatcher::{Dispatcher, DispatcherConfig, SESSION_TTL, STREAM_AGE};
 use portero_keyring::{KeyId, Keyring};
 use portero_store::testing::fixture::{self, NOW};
-use portero_store::{AcceptStore as _, ConfigStore as _, SchemaStore as _, StartAt, Verdict};
+use portero_store::{AcceptStore as _, ConfigStore as _, Revision, SchemaStore as _, StartAt, Verdict};
 use portero_store_sqlite::SqliteStore;
 use portero_types::{Clock, LaneCount, ManualClock, SessionId, SubscriptionId, Timestamp};
 use tokio::net::TcpListener;
@@ -48,6 +48,7 @@ pub(crate) struct Gateway {
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) clock: Running,
+    directory: Directory,
     issuer: Issuer,
     shutdown: CancellationToken,
     serving: AbortOnDropHandle<()>,
@@ -89,7 +90,8 @@ impl Gateway {
         static RUNS: AtomicU64 = AtomicU64::new(1);
         let run = RUNS.fetch_add(1, Ordering::SeqCst);
         let keyring = Arc::new(Keyring::generate(KeyId::new("k1").expect("valid"), [7; 32]).expect("usable"));
-        let config = DirectoryConfig::default();
+        let config =
+            DirectoryConfig { poll_interval: Duration::from_millis(50), ..DirectoryConfig::default() };
         let (directory, follower) =
             Directory::open(Arc::clone(&store) as _, Arc::clone(&keyring), config).await.expect("readable");
         let shutdown = CancellationToken::new();
@@ -113,7 +115,7 @@ impl Gateway {
         let next = AtomicU8::new(1);
         let api = Api::new(ApiConfig {
             store: Arc::clone(&store) as _,
-            directory,
+            directory: directory.clone(),
             dispatcher: dispatcher.clone(),
             keyring: Some(keyring),
             verifier: Arc::new(Verifier::new(vec![issuer.trusted()]).expect("usable")),
@@ -125,12 +127,23 @@ impl Gateway {
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
         let serving = api.serve(listener, shutdown.clone());
         let serving = AbortOnDropHandle::new(tokio::spawn(async move { serving.await.expect("serves") }));
-        Self { endpoint, store, dispatcher, clock, issuer, shutdown, serving }
+        Self { endpoint, store, dispatcher, clock, directory, issuer, shutdown, serving }
+    }
+
+    /// Waits until the gateway acts upon a revision of the configuration.
+    pub(crate) async fn has_seen(&self, revision: Revision) {
+        let mut changed = self.directory.changed();
+        patient(changed.wait_for(|seen| *seen >= revision)).await.expect("it is followed");
     }
 
     /// A token, valid from the gateway's present moment.
     pub(crate) fn token(&self, grant: Grant, lifetime: Duration) -> String {
-        let new = NewToken { subject: "tester".to_owned(), grant: Some(grant), lifetime };
+        self.token_of("tester", Some(grant), lifetime)
+    }
+
+    /// A token of this subject, which may grant nothing by itself.
+    pub(crate) fn token_of(&self, subject: &str, grant: Option<Grant>, lifetime: Duration) -> String {
+        let new = NewToken { subject: subject.to_owned(), grant, lifetime };
         let minted = self.issuer.mint(&new, self.clock.now(), u128::from(fixture::fresh()));
         minted.expect("a token").token.expose_secret().to_owned()
     }

@@ -6,3 +6,4 @@ mod frames;
 #[expect(dead_code, reason = "the consumers' library is tested with it too")]
 mod gateway;
 mod hello;
+mod standing;

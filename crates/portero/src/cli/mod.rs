@@ -1,6 +1,7 @@
 //! The command line: what can be said, and nothing of how it is done.
 
 mod admin;
+mod grant;
 mod parked;
 mod provider;
 mod send;
@@ -18,6 +19,7 @@ pub(crate) use admin::{
     Common, DeadLetterPolicy, GivenToSource, ReceiptCommand, RejectionCommand, SecretCommand, SourceCommand,
     StartFrom, SubscriptionCommand, TenantCommand,
 };
+pub(crate) use grant::GrantCommand;
 pub(crate) use parked::ParkedCommand;
 pub(crate) use provider::ProviderCommand;
 pub(crate) use send::SendArgs;
@@ -62,6 +64,9 @@ pub(crate) enum Command {
     /// List, retry and give up entities whose events wait.
     #[command(subcommand)]
     Parked(ParkedCommand),
+    /// Say what callers may do: create, list, show and delete grants.
+    #[command(subcommand)]
+    Grant(GrantCommand),
     /// List, show and explain requests that were refused of late.
     #[command(subcommand)]
     Rejection(RejectionCommand),
@@ -242,6 +247,11 @@ mod tests {
             "portero parked retry billing 0a5f3c21d4e8b79606",
             "portero parked retry billing --all",
             "portero parked dead-letter billing 0a5f3c21d4e8b79606",
+            "portero grant create alice --subject alice --role tenant-admin --tenant acme",
+            "portero grant create b --issuer https://i --subject a:* --role consumer --subscription x --subscription y",
+            "portero grant list -o json",
+            "portero grant show alice",
+            "portero grant delete alice",
             "portero receipt get acme stripe/evt_1 --endpoint http://gateway:50051 --token-file t",
             "portero provider list --category payments",
             "portero provider show stripe --recipe",
@@ -280,6 +290,8 @@ mod tests {
             "portero parked retry billing",
             "portero parked retry billing 0a5f3c21d4e8b79606 --all",
             "portero parked dead-letter billing",
+            "portero grant create alice --role viewer",
+            "portero grant create alice --subject alice",
             "portero send stripe -n 0",
             "portero send stripe --curl -n 2",
             "portero tail demo -n 0",

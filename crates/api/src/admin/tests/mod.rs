@@ -1,6 +1,7 @@
 //! The admin service over a real store. What tokens allow is the permission table's test.
 
 mod explain;
+mod grants;
 mod parked;
 mod presets;
 mod rejections;
@@ -60,7 +61,7 @@ impl Service {
             Arc::clone(&store) as _,
             directory.clone(),
             Arc::clone(&keyring),
-            Gate::new(verifier, Arc::new(clock.clone())),
+            Gate::new(verifier, directory.clone(), Arc::new(clock.clone())),
             Arc::new(clock.clone()),
             entropy,
         );
@@ -75,11 +76,17 @@ impl Service {
 
     /// A call by somebody with this grant.
     fn by<T>(&self, grant: &Grant, message: T) -> Request<T> {
-        let new = NewToken {
-            subject: "tester".to_owned(),
-            grant: Some(grant.clone()),
-            lifetime: Duration::from_secs(30 * 86_400),
-        };
+        self.called(message, "tester", Some(grant.clone()))
+    }
+
+    /// A call by somebody whose token grants nothing.
+    fn known_as<T>(&self, subject: &str, message: T) -> Request<T> {
+        self.called(message, subject, None)
+    }
+
+    fn called<T>(&self, message: T, subject: &str, grant: Option<Grant>) -> Request<T> {
+        let lifetime = Duration::from_secs(30 * 86_400);
+        let new = NewToken { subject: subject.to_owned(), grant, lifetime };
         let minted = self.issuer.mint(&new, NOW, 1).expect("a token");
         let mut request = Request::new(message);
         let bearer = format!("Bearer {}", minted.token.expose_secret());

@@ -1,5 +1,6 @@
 //! Commands over the admin API: each calls it, and shows the answer.
 
+pub(crate) mod grant;
 mod list;
 mod name;
 pub(crate) mod parked;

@@ -20,6 +20,11 @@ pub(super) fn rejection(tenant: &str, source: &str, request: &str) -> String {
     format!("tenants/{tenant}/sources/{source}/rejections/{request}")
 }
 
+/// `grants/{grant}`.
+pub(super) fn grant(grant: &str) -> String {
+    format!("grants/{grant}")
+}
+
 /// `subscriptions/{subscription}`.
 pub(super) fn subscription(subscription: &str) -> String {
     format!("subscriptions/{subscription}")
