@@ -7,6 +7,8 @@ mod admin;
 mod authenticate;
 mod error;
 mod idempotency;
+mod listener;
+pub mod metrics;
 mod name;
 mod page;
 mod server;
@@ -15,6 +17,7 @@ mod time;
 
 use std::sync::Arc;
 
+pub use listener::Listener;
 pub use server::{Api, ApiConfig, Services};
 
 /// A source of unpredictable bytes: the operating system's, or a fixed one in tests.

@@ -11,14 +11,13 @@ use portero_proto::v1::admin_service_server::AdminServiceServer;
 use portero_proto::v1::subscriber_service_server::SubscriberServiceServer;
 use portero_store::DynStore;
 use portero_types::Clock;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 use crate::Entropy;
 use crate::admin::Admin;
 use crate::authenticate::Gate;
+use crate::listener::Listener;
 use crate::subscriber::Subscriber;
 
 /// HTTP/2 settings. Each is explicit: the libraries' defaults are unlimited, or too small for many small frames. There is no
@@ -80,7 +79,7 @@ impl Api {
     /// When the listener fails for good.
     pub async fn serve(
         self,
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         shutdown: CancellationToken,
     ) -> Result<(), tonic::transport::Error> {
         let config = self.config;
@@ -119,11 +118,7 @@ impl Api {
         if admin.is_some() {
             health.set_serving::<AdminServiceServer<Admin>>().await;
         }
-        // Set on the listener: the builder's own settings for connections do not reach one that it did not open.
-        let connections = TcpIncoming::from(listener)
-            .with_nodelay(Some(true))
-            .with_keepalive(Some(KEEPALIVE_EVERY))
-            .with_keepalive_interval(Some(KEEPALIVE_TIMEOUT));
+        let connections = listener.into().connections(KEEPALIVE_EVERY, KEEPALIVE_TIMEOUT);
         Server::builder()
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)

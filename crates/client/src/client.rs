@@ -51,12 +51,13 @@ impl Client {
     pub async fn connect(config: ClientConfig) -> Result<Self, Error> {
         let endpoint = config.check()?;
         config.token.get().await?;
+        let renewing = config.tls.has_files().then(|| Arc::new(config.clone()));
         let decode_bytes_max = config.transport.decode_bytes_max;
         let channel = Authenticated::new(endpoint.connect_lazy(), config.token.clone());
         let admin = AdminServiceClient::new(channel).max_decoding_message_size(decode_bytes_max);
         let mut rng = seeded()?;
         Ok(Self {
-            dialer: Dialer { endpoint, token: config.token, decode_bytes_max },
+            dialer: Dialer { endpoint, renewing, token: config.token, decode_bytes_max },
             instance_id: config
                 .instance_id
                 .unwrap_or_else(|| format!("anonymous-{:032x}", rng.random::<u128>())),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-pub use tonic::transport::ClientTlsConfig;
 use tonic::transport::Endpoint;
 
 use crate::error::Error;
+use crate::tls::Tls;
 use crate::token::Token;
 
 /// Longest instance id, bytes (a bound of the protocol).
@@ -22,7 +22,7 @@ pub struct ClientConfig {
     /// subscription ends older ones. Default: a random name, so that processes never end each other's streams.
     pub instance_id: Option<String>,
     /// TLS for `https` endpoints. Default: the platform's certificate authorities.
-    pub tls: Option<ClientTlsConfig>,
+    pub tls: Tls,
     /// Settings of the connection.
     pub transport: Transport,
 }
@@ -35,13 +35,19 @@ impl ClientConfig {
             endpoint: endpoint.into(),
             token: Token::none(),
             instance_id: None,
-            tls: None,
+            tls: Tls::default(),
             transport: Transport::default(),
         }
     }
 
-    /// Checks every field.
+    /// Checks every field, and reads files.
     pub(crate) fn check(&self) -> Result<Endpoint, Error> {
+        let endpoint = self.plain()?;
+        if endpoint.uri().scheme_str() == Some("https") { self.tls.apply(endpoint) } else { Ok(endpoint) }
+    }
+
+    /// The endpoint without TLS; every field but that is checked.
+    fn plain(&self) -> Result<Endpoint, Error> {
         if let Some(id) = &self.instance_id
             && (id.is_empty() || id.len() > INSTANCE_ID_BYTES_MAX)
         {
@@ -50,22 +56,16 @@ impl ClientConfig {
         let bad_endpoint =
             || Error::Config { field: "endpoint", rule: "http://host:port or https://host:port" };
         let endpoint = Endpoint::from_shared(self.endpoint.clone()).map_err(|_| bad_endpoint())?;
-        let https = match endpoint.uri().scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            _ => return Err(bad_endpoint()),
-        };
-        if endpoint.uri().authority().is_none() {
+        let is_known = matches!(endpoint.uri().scheme_str(), Some("http" | "https"));
+        // A password in the URL would go nowhere but into logs.
+        let is_bare = endpoint.uri().authority().is_some_and(|host| !host.as_str().contains('@'));
+        if !is_known || !is_bare {
             return Err(bad_endpoint());
         }
-        let endpoint = self.transport.apply(endpoint)?;
-        if !https {
-            return Ok(endpoint);
+        if endpoint.uri().scheme_str() == Some("http") && self.tls != Tls::default() {
+            return Err(Error::Config { field: "endpoint", rule: "https://host:port when TLS has settings" });
         }
-        let tls = self.tls.clone().unwrap_or_else(|| ClientTlsConfig::new().with_native_roots());
-        endpoint
-            .tls_config(tls)
-            .map_err(|_| Error::Config { field: "tls", rule: "certificates and keys that can be read" })
+        self.transport.apply(endpoint)
     }
 }
 
@@ -143,6 +143,7 @@ mod tests {
         assert_eq!(field_refused(|c| c.endpoint = "127.0.0.1:50051".to_owned()), "endpoint");
         assert_eq!(field_refused(|c| c.endpoint = "ftp://gateway:1".to_owned()), "endpoint");
         assert_eq!(field_refused(|c| c.endpoint = String::new()), "endpoint");
+        assert_eq!(field_refused(|c| c.endpoint = "http://me:hunter2@gateway:1".to_owned()), "endpoint");
         assert_eq!(field_refused(|c| c.instance_id = Some(String::new())), "instance_id");
         assert_eq!(field_refused(|c| c.instance_id = Some("x".repeat(129))), "instance_id");
         assert_eq!(field_refused(|c| c.transport.stream_window_bytes = 1), "transport.stream_window_bytes");
@@ -151,6 +152,20 @@ mod tests {
             "transport.connection_window_bytes"
         );
         assert_eq!(field_refused(|c| c.transport.decode_bytes_max = 1), "transport.decode_bytes_max");
+        assert_eq!(field_refused(|c| c.tls.ca_file = Some("ca.pem".into())), "endpoint");
+    }
+
+    #[test]
+    fn a_tls_file_that_cannot_be_used_is_named() {
+        let mut config = ClientConfig::new("https://127.0.0.1:50051");
+        config.tls.ca_file = Some("/nonexistent/ca.pem".into());
+        let error = config.check().expect_err("refused").to_string();
+        assert_eq!(error, "tls.ca_file: /nonexistent/ca.pem does not exist");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "hush").expect("written");
+        config.tls.ca_file = Some(file.path().into());
+        let error = config.check().expect_err("refused").to_string();
+        assert!(error.ends_with("holds no certificates in PEM") && !error.contains("hush"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Why a client call or a subscription ended.
 
+use std::path::PathBuf;
+
 use tonic::Code;
 
+use crate::tls::TlsFailure;
 use crate::token::TokenError;
 
 /// What to do about an [`Error`].
@@ -34,6 +37,19 @@ pub enum Error {
         /// What it must be.
         rule: &'static str,
     },
+    /// A file with a certificate or a key cannot be used.
+    #[error("{field}: {} {reason}", path.display())]
+    TlsFile {
+        /// Which field of the configuration names it.
+        field: &'static str,
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// There is no TLS with the gateway.
+    #[error("no TLS with the gateway: {0}")]
+    Tls(TlsFailure),
     /// There is no token to send.
     #[error("no access token")]
     Token(#[from] TokenError),
@@ -64,7 +80,9 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
+            // Files may be in the middle of being replaced: at the start they are refused, later they are read again.
             Self::Config { .. } => ErrorKind::Invalid,
+            Self::TlsFile { .. } | Self::Tls(_) => ErrorKind::Unavailable,
             Self::Token(_) => ErrorKind::Unauthenticated,
             Self::Connect(_) | Self::Silent | Self::Closed => ErrorKind::Unavailable,
             Self::Protocol(_) => ErrorKind::Protocol,
@@ -106,8 +124,17 @@ fn kind_of(code: Code) -> ErrorKind {
     }
 }
 
+impl From<tonic::transport::Error> for Error {
+    fn from(error: tonic::transport::Error) -> Self {
+        TlsFailure::of(&error).map_or_else(|| Self::Connect(error), Self::Tls)
+    }
+}
+
 impl From<tonic::Status> for Error {
     fn from(status: tonic::Status) -> Self {
+        if let Some(failure) = TlsFailure::of(&status) {
+            return Self::Tls(failure);
+        }
         // A status made by our own side of the connection may hold text of the layers below: its code says enough.
         let local = std::error::Error::source(&status).is_some();
         let message = if local {

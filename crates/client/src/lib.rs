@@ -49,11 +49,12 @@ mod queue;
 mod runner;
 mod session;
 mod subscription;
+mod tls;
 mod token;
 
 pub use auth::Authenticated;
 pub use client::{Admin, Client, Subscriber};
-pub use config::{ClientConfig, ClientTlsConfig, Transport};
+pub use config::{ClientConfig, Transport};
 pub use delivery::Delivery;
 pub use error::{Error, ErrorKind};
 pub use observer::{Disconnect, Observer, Silent};
@@ -61,6 +62,7 @@ pub use options::SubscribeOptions;
 pub use outcome::{Outcome, SettlementStatus};
 pub use portero_proto::v1;
 pub use subscription::{Lost, Settler, Settling, Subscription};
+pub use tls::{ClientCertificate, Tls, TlsFailure};
 pub use token::{Token, TokenError};
 /// Stops subscriptions and tells handlers that their work is no longer wanted.
 pub use tokio_util::sync::CancellationToken;

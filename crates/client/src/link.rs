@@ -1,5 +1,7 @@
 //! The connection under a subscription, behind a trait so that the driver can be tested on virtual time.
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
@@ -10,6 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 
 use crate::auth::Authenticated;
+use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::token::Token;
 
@@ -42,8 +45,19 @@ pub(crate) trait Link: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     pub(crate) endpoint: Endpoint,
+    /// Read again for each connection; `None` where nothing can change.
+    pub(crate) renewing: Option<Arc<ClientConfig>>,
     pub(crate) token: Token,
     pub(crate) decode_bytes_max: usize,
+}
+
+impl Dialer {
+    /// The endpoint with certificates as they are in their files now.
+    async fn endpoint(&self) -> Result<Endpoint, Error> {
+        let Some(config) = self.renewing.clone() else { return Ok(self.endpoint.clone()) };
+        let reading = tokio::task::spawn_blocking(move || config.check());
+        reading.await.unwrap_or_else(|_| Ok(self.endpoint.clone()))
+    }
 }
 
 impl Connect for Dialer {
@@ -52,7 +66,7 @@ impl Connect for Dialer {
         async move {
             // Asked here too, so that a missing token is told as itself.
             dialer.token.get().await?;
-            let channel = dialer.endpoint.connect().await.map_err(Error::Connect)?;
+            let channel = dialer.endpoint().await?.connect().await?;
             let client = SubscriberServiceClient::new(Authenticated::new(channel, dialer.token))
                 .max_decoding_message_size(dialer.decode_bytes_max)
                 .max_encoding_message_size(ENCODE_BYTES_MAX);

@@ -105,22 +105,31 @@ fn tls_error(error: &std::io::Error) -> Option<&rustls::Error> {
 fn tls_message(error: &sqlx::Error) -> Option<&'static str> {
     use CertificateError as Bad;
     if matches!(error, sqlx::Error::Tls(_)) {
-        return Some("the database is to be reached by TLS, and that cannot be had: is it on in the server (ssl)?");
+        return Some(
+            "the database is to be reached by TLS, and that cannot be had: is it on in the server (ssl)?",
+        );
     }
     let sqlx::Error::Io(error) = error else { return None };
     let tls = tls_error(error)?;
     #[expect(clippy::wildcard_enum_match_arm, reason = "the library's enums may grow")]
     Some(match tls {
         rustls::Error::InvalidCertificate(bad) => match bad {
-            Bad::UnknownIssuer => "the database's certificate is of an authority that is not trusted here: see database.ca_file",
+            // The latter: of one that has the name of a trusted one.
+            Bad::UnknownIssuer | Bad::BadSignature => {
+                "the database's certificate is of an authority that is not trusted here: see database.ca_file"
+            }
             Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
                 "the database's certificate is for another name than the one it is reached by"
             }
             Bad::Expired | Bad::ExpiredContext { .. } => "the database's certificate has expired",
-            Bad::NotValidYet | Bad::NotValidYetContext { .. } => "the database's certificate is not valid yet",
+            Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+                "the database's certificate is not valid yet"
+            }
             _ => "the database's certificate is not valid",
         },
-        rustls::Error::AlertReceived(_) => "the database refuses our side of the TLS handshake: does it want a certificate?",
+        rustls::Error::AlertReceived(_) => {
+            "the database refuses our side of the TLS handshake: does it want a certificate?"
+        }
         _ => "the database does not speak TLS as we do",
     })
 }

@@ -9,6 +9,8 @@ mod locks;
 mod migrating;
 mod outage;
 mod proxy;
+mod server;
 mod standby;
+mod tls;
 
 portero_store::conformance!(crate::harness::TestDatabase::create);

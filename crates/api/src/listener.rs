@@ -1,0 +1,269 @@
+//! Connections of the gRPC port: taken within a bound, and handed on once their handshake is done. A slow handshake holds
+//! nobody up but itself.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use portero_tls::{Refused, ServerTls, TlsStream, turn_away};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::AbortOnDropHandle;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
+
+use crate::metrics::{self, OpenConnection};
+
+/// Open connections, unless it is said otherwise.
+const CONNECTIONS_MAX: usize = 10_000;
+/// How long a handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Connections that wait for the server to take them.
+const READY_MAX: usize = 64;
+/// Pause after the system had no connection to give (for want of file descriptors, say).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a client without TLS may take to hear why it is refused.
+const FAREWELL: Duration = Duration::from_secs(2);
+const TLS_ONLY: &str = "this port takes TLS only: use https:// in the endpoint";
+const TLS_ONLY_HTTP1: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\n\
+    content-length: 55\r\n\r\nthis port takes TLS only: use https:// in the endpoint\n";
+
+/// A bound port, and how it is spoken to.
+#[derive(Debug)]
+pub struct Listener {
+    tcp: TcpListener,
+    tls: Option<ServerTls>,
+    connections_max: usize,
+}
+
+impl Listener {
+    /// With `tls` the port takes nothing else. Connections above `connections_max` are closed at once.
+    #[must_use]
+    pub const fn new(tcp: TcpListener, tls: Option<ServerTls>, connections_max: usize) -> Self {
+        Self { tcp, tls, connections_max }
+    }
+
+    /// Its connections, ready to be served.
+    pub(crate) fn connections(self, keepalive_every: Duration, keepalive_timeout: Duration) -> Connections {
+        // Set on the listener: the builder's own settings for connections do not reach one that it did not open.
+        let incoming = TcpIncoming::from(self.tcp)
+            .with_nodelay(Some(true))
+            .with_keepalive(Some(keepalive_every))
+            .with_keepalive_interval(Some(keepalive_timeout));
+        let (ready, waiting) = mpsc::channel(READY_MAX);
+        let accepting = tokio::spawn(accept(incoming, self.tls, self.connections_max, ready));
+        Connections { waiting, _accepting: AbortOnDropHandle::new(accepting) }
+    }
+}
+
+impl From<TcpListener> for Listener {
+    fn from(tcp: TcpListener) -> Self {
+        Self::new(tcp, None, CONNECTIONS_MAX)
+    }
+}
+
+/// Connections as they become ready. Dropping it stops accepting and ends handshakes under way.
+pub(crate) struct Connections {
+    waiting: mpsc::Receiver<Connection>,
+    _accepting: AbortOnDropHandle<()>,
+}
+
+impl Stream for Connections {
+    type Item = io::Result<Connection>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.waiting.poll_recv(cx).map(|connection| connection.map(Ok))
+    }
+}
+
+async fn accept(
+    mut incoming: TcpIncoming,
+    tls: Option<ServerTls>,
+    connections_max: usize,
+    ready: mpsc::Sender<Connection>,
+) {
+    let slots = Arc::new(Semaphore::new(connections_max));
+    let mut handshakes = JoinSet::new();
+    while let Some(accepted) = incoming.next().await {
+        while handshakes.try_join_next().is_some() {}
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err(error) => {
+                report_accept_error(&error).await;
+                continue;
+            }
+        };
+        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
+            metrics::connection_refused();
+            continue;
+        };
+        let open = OpenConnection::count(slot);
+        match tls.clone() {
+            None => {
+                if ready.send(Connection { io: Io::Plain(stream), _open: open }).await.is_err() {
+                    return;
+                }
+            }
+            Some(tls) => {
+                let ready = ready.clone();
+                handshakes.spawn(async move {
+                    match tls.accept(stream, Instant::now() + HANDSHAKE_TIMEOUT).await {
+                        Ok(stream) => {
+                            let io = Io::Tls(Box::new(stream));
+                            // Nobody waits for it any more when the server stops.
+                            let _ = ready.send(Connection { io, _open: open }).await;
+                        }
+                        Err(Refused::Plain(stream)) => tell_plain(stream).await,
+                        Err(_) => {}
+                    }
+                });
+            }
+        }
+    }
+}
+
+async fn report_accept_error(error: &io::Error) {
+    use io::ErrorKind;
+    if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset) {
+        // The peer left while it was waiting; the next one is not affected.
+        return;
+    }
+    tracing::error!(%error, "no gRPC connection can be accepted");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+/// Answers a client that speaks plain HTTP/2 by a status, so that it can say what is wrong; others by plain words.
+async fn tell_plain(stream: TcpStream) {
+    let mut first = [0; 3];
+    let seen = stream.peek(&mut first).await.unwrap_or(0);
+    if first[..seen] != b"PRI"[..seen] {
+        return turn_away(stream, TLS_ONLY_HTTP1).await;
+    }
+    let service =
+        service_fn(async |_| Ok::<_, Infallible>(Status::failed_precondition(TLS_ONLY).into_http::<Body>()));
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(4)
+        .serve_connection(TokioIo::new(stream), service);
+    // How it ended is the peer's affair.
+    let _ = timeout(FAREWELL, connection).await;
+}
+
+/// A connection, counted while it lives.
+pub(crate) struct Connection {
+    io: Io,
+    _open: OpenConnection,
+}
+
+enum Io {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        match &self.io {
+            Io::Plain(stream) => stream.connect_info(),
+            Io::Tls(stream) => stream.get_ref().0.connect_info(),
+        }
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().io {
+            Io::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Io::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().io {
+            Io::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Io::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().io {
+            Io::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Io::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().io {
+            Io::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Io::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().io {
+            Io::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Io::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.io {
+            Io::Plain(stream) => stream.is_write_vectored(),
+            Io::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_the_plain_words_is_true() {
+        let text = String::from_utf8_lossy(TLS_ONLY_HTTP1);
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{head} {}", body.len());
+        assert!(body.contains(TLS_ONLY));
+    }
+
+    #[tokio::test]
+    async fn connections_above_the_bound_are_closed_and_others_go_on() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = tcp.local_addr().expect("bound");
+        let every = Duration::from_secs(10);
+        let mut connections = Listener::new(tcp, None, 1).connections(every, every);
+        let mut first = TcpStream::connect(address).await.expect("connected");
+        let mut served = connections.next().await.expect("one").expect("served");
+        let mut second = TcpStream::connect(address).await.expect("connected");
+        assert_eq!(second.read(&mut [0; 1]).await.expect("closed"), 0);
+        served.write_all(b"x").await.expect("written");
+        first.read_exact(&mut [0; 1]).await.expect("read");
+        drop(served);
+        let _third = TcpStream::connect(address).await.expect("connected");
+        connections.next().await.expect("there is room again").expect("served");
+    }
+}
