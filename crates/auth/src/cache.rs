@@ -41,6 +41,11 @@ impl KeyCache {
         self.keys.load_full()
     }
 
+    /// Whether the last reading failed, so that a key that is not known may be a new one.
+    pub(crate) async fn is_failing(&self) -> bool {
+        self.attempts.lock().await.is_failing
+    }
+
     /// Reads the keys because a token names one that is not known, unless they were read a moment ago. Bounded by the
     /// fetch's time-out. When this is cancelled the attempt still counts, so that strangers cannot make us fetch without
     /// end; the periodic reading makes up for it.

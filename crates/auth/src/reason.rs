@@ -28,8 +28,8 @@ pub enum Reason {
     /// The issuer has published no key of this `kid`.
     #[error("the token names a key that its issuer does not publish")]
     KeyUnknown,
-    /// The issuer's keys have not been fetched yet. The only reason that passes by itself.
-    #[error("the issuer's keys are not available; try again")]
+    /// The issuer's keys cannot be read, and the token names one that is not known yet. The only reason that passes by itself.
+    #[error("the keys of the token's issuer cannot be read at the moment; try again")]
     KeysUnavailable,
     /// The signature is not the issuer's.
     #[error("the token's signature does not verify")]

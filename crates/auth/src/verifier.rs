@@ -189,7 +189,10 @@ impl Issuer {
             self.keys.refresh_for_unknown(now).await;
         }
         let keys = self.keys.known().ok_or(Reason::KeysUnavailable)?;
-        let candidates = keys.of(kid).ok_or(Reason::KeyUnknown)?;
+        let Some(candidates) = keys.of(kid) else {
+            let may_be_new = self.keys.is_failing().await;
+            return Err(if may_be_new { Reason::KeysUnavailable } else { Reason::KeyUnknown });
+        };
         if !candidates.iter().any(|key| key.can(token.algorithm)) {
             return Err(Reason::AlgorithmNotAllowed);
         }

@@ -151,6 +151,8 @@ async fn the_last_good_keys_outlive_every_kind_of_failed_fetch() {
         assert!(verifier.verify(&minted(&issuer()), NOW).await.is_ok());
     }
     assert_eq!(elsewhere.requests(), 0, "redirects are not followed");
+    let new = verifier.verify(&minted(&other()), NOW).await.unwrap_err();
+    assert_eq!(new, Reason::KeysUnavailable, "a key that is not known may be a new one");
     server.set(ok(&other().jwks()));
     verifier.refresh_due(after(3_600)).await;
     assert!(verifier.verify(&minted(&other()), NOW).await.is_ok(), "and it recovers");
