@@ -1,17 +1,21 @@
 //! Following the store's revision.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use portero_keyring::Keyring;
-use portero_store::{ConfigStore, Revision};
-use tokio::sync::{Mutex, watch};
+use portero_store::{ConfigChanges, ConfigStore, Revision};
+use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use crate::Snapshot;
+use crate::clocks::{Clocks, Moment};
+use crate::report::{Reporter, Reporting, Told};
+use crate::{Snapshot, metrics};
+
+/// Shortest time between two looks, however many hints come in.
+const LOOK_EVERY_MIN: Duration = Duration::from_millis(20);
 
 /// How a directory follows its store.
 #[derive(Clone, Debug)]
@@ -22,6 +26,10 @@ pub struct DirectoryConfig {
     pub stale_after: Duration,
     /// How long one call to the store may take. Default 2 s.
     pub call_timeout: Duration,
+    /// How long reading all configuration may take. Default 30 s.
+    pub load_timeout: Duration,
+    /// Who reports what it has applied, and by which wall clock. Default `None`: somebody who only looks.
+    pub reporting: Option<Reporting>,
 }
 
 impl Default for DirectoryConfig {
@@ -30,6 +38,8 @@ impl Default for DirectoryConfig {
             poll_interval: Duration::from_millis(500),
             stale_after: Duration::from_secs(5),
             call_timeout: Duration::from_secs(2),
+            load_timeout: Duration::from_secs(30),
+            reporting: None,
         }
     }
 }
@@ -56,19 +66,17 @@ struct Shared {
     store: Arc<dyn ConfigStore>,
     keyring: Arc<Keyring>,
     config: DirectoryConfig,
+    clocks: Clocks,
+    reporter: Reporter,
     snapshot: ArcSwap<Snapshot>,
-    /// Milliseconds from `began` until the snapshot was last known to be the latest.
-    confirmed_ms: AtomicU64,
-    began: Instant,
+    /// When the snapshot was last known to be the latest.
+    confirmed: ArcSwap<Moment>,
     revision: watch::Sender<Revision>,
-    /// Held while refreshing, so that an older snapshot never replaces a newer one.
-    refreshing: Mutex<()>,
-}
-
-impl Shared {
-    fn elapsed_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
+    /// Somebody heard that the configuration changed.
+    look: Notify,
+    /// Held while refreshing, so that an older snapshot never replaces a newer one. Which line of history the snapshot
+    /// belongs to.
+    refreshing: Mutex<Option<String>>,
 }
 
 impl std::fmt::Debug for Directory {
@@ -90,18 +98,26 @@ impl Directory {
         keyring: Arc<Keyring>,
         config: DirectoryConfig,
     ) -> Result<(Self, Follower), Error> {
-        let began = Instant::now();
-        let snapshot = load(&store, &keyring, &config, None).await?;
+        let reporter = Reporter::new(config.reporting.clone());
+        let clocks = Clocks::new(config.reporting.as_ref().map(|me| Arc::clone(&me.clock)));
+        // Asked before everything is read: what is lost in between is noticed by the next look.
+        let asked = clocks.now();
+        let told = within(&config, reporter.report(store.as_ref(), Revision::default())).await?;
+        let stored = patiently(&config, store.snapshot()).await?;
+        let snapshot = build(ConfigChanges::Full(stored), Arc::clone(&keyring), None).await?;
         let (revision, _) = watch::channel(snapshot.revision());
+        metrics::applied(snapshot.revision());
         let directory = Self(Arc::new(Shared {
             store,
             keyring,
             config,
+            clocks,
+            reporter,
             snapshot: ArcSwap::from_pointee(snapshot),
-            confirmed_ms: AtomicU64::new(0),
-            began,
+            confirmed: ArcSwap::from_pointee(asked),
             revision,
-            refreshing: Mutex::new(()),
+            look: Notify::new(),
+            refreshing: Mutex::new(told.history),
         }));
         Ok((directory.clone(), Follower(directory)))
     }
@@ -112,11 +128,31 @@ impl Directory {
         self.0.snapshot.load_full()
     }
 
-    /// Whether the snapshot was known to be the latest within [`DirectoryConfig::stale_after`].
+    /// Whether the snapshot was known to be the latest within [`DirectoryConfig::stale_after`], by the steady and by the wall
+    /// clock. Never waits.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
-        let confirmed = self.0.began + Duration::from_millis(self.0.confirmed_ms.load(Ordering::Acquire));
-        confirmed.elapsed() < self.0.config.stale_after
+        let shared = &self.0;
+        shared.confirmed.load().is_within(shared.config.stale_after, &shared.clocks.now())
+    }
+
+    /// Among how many live processes the edge's traffic is divided, as last told; at least one. It takes up to a minute
+    /// to notice one that vanished.
+    #[must_use]
+    pub fn edges(&self) -> u32 {
+        self.0.reporter.edges()
+    }
+
+    /// How far this machine's wall clock is ahead of the database's, microseconds, as last measured; negative when it is
+    /// behind, and zero for somebody who does not report.
+    #[must_use]
+    pub fn clock_skew_micros(&self) -> i64 {
+        self.0.reporter.skew_micros()
+    }
+
+    /// Makes the follower look at once. Never waits.
+    pub fn look(&self) {
+        self.0.look.notify_one();
     }
 
     /// Tells of each new revision, after its snapshot can be seen.
@@ -132,26 +168,74 @@ impl Directory {
     /// # Errors
     /// When the store cannot be read; the former snapshot stays.
     pub async fn refresh_now(&self) -> Result<Revision, Error> {
+        let called = self.0.clocks.now();
+        self.refresh(called, false).await
+    }
+
+    /// Looks, and says what is applied when `reports`; not when somebody did both since `called`.
+    async fn refresh(&self, called: Moment, reports: bool) -> Result<Revision, Error> {
         let shared = &self.0;
-        let called_ms = shared.elapsed_ms();
-        let _alone = shared.refreshing.lock().await;
-        if shared.confirmed_ms.load(Ordering::Acquire) > called_ms {
+        let mut history = shared.refreshing.lock().await;
+        if !reports && shared.confirmed.load().steady > called.steady {
             // Somebody has begun and finished after the call: of many who wait, two look.
             return Ok(shared.snapshot.load().revision());
         }
         // What is confirmed is the state at this moment, not at the answer's.
-        let asked_ms = shared.elapsed_ms();
+        let asked = shared.clocks.now();
         let known = shared.snapshot.load_full();
-        let revision = within(&shared.config, shared.store.revision()).await?;
-        if revision != known.revision() {
-            let snapshot = load(&shared.store, &shared.keyring, &shared.config, Some(known)).await?;
-            let loaded = snapshot.revision();
-            shared.snapshot.store(Arc::new(snapshot));
-            tracing::info!(revision = loaded.0, "the configuration changed");
-            shared.revision.send_replace(loaded);
+        let told = if reports {
+            self.report(known.revision()).await?
+        } else {
+            Told::only(within(&shared.config, shared.store.revision()).await?)
+        };
+        let is_same_history = told.history.is_none() || told.history == *history;
+        if told.revision != known.revision() || !is_same_history {
+            let loaded = self.apply(known, is_same_history).await?;
+            *history = told.history.or_else(|| history.take());
+            // So that whoever waits for this process need not wait for its next look.
+            if let Err(error) = self.report(loaded).await {
+                tracing::debug!(%error, "that the configuration is applied is reported a moment later");
+            }
         }
-        shared.confirmed_ms.fetch_max(asked_ms, Ordering::AcqRel);
+        shared.confirmed.store(Arc::new(asked));
         Ok(shared.snapshot.load().revision())
+    }
+
+    /// Puts what the store has now in the place of `known`: only the changes, unless they belong to another history.
+    async fn apply(&self, known: Arc<Snapshot>, is_same_history: bool) -> Result<Revision, Error> {
+        let shared = &self.0;
+        let changes = async {
+            if is_same_history {
+                shared.store.changes(known.revision()).await
+            } else {
+                shared.store.snapshot().await.map(ConfigChanges::Full)
+            }
+        };
+        let changes = patiently(&shared.config, changes).await?;
+        let kind = match &changes {
+            ConfigChanges::Delta(_) => "changes",
+            ConfigChanges::Full(_) => "everything",
+        };
+        let snapshot = build(changes, Arc::clone(&shared.keyring), Some(known)).await?;
+        let loaded = snapshot.revision();
+        shared.snapshot.store(Arc::new(snapshot));
+        metrics::loaded(kind);
+        metrics::applied(loaded);
+        tracing::info!(revision = loaded.0, kind, "the configuration changed");
+        shared.revision.send_replace(loaded);
+        Ok(loaded)
+    }
+
+    async fn report(&self, applied: Revision) -> Result<Told, Error> {
+        within(&self.0.config, self.0.reporter.report(self.0.store.as_ref(), applied)).await
+    }
+
+    pub(crate) fn store(&self) -> &dyn ConfigStore {
+        self.0.store.as_ref()
+    }
+
+    pub(crate) fn config(&self) -> &DirectoryConfig {
+        &self.0.config
     }
 }
 
@@ -160,55 +244,76 @@ impl Directory {
 pub struct Follower(Directory);
 
 impl Follower {
-    /// Follows the store until `shutdown`.
+    /// Follows the store until `shutdown`, and then signs off: from there on nobody waits for this process. So it must not
+    /// take webhooks any more by then.
     pub async fn run(self, shutdown: CancellationToken) {
-        let directory = self.0;
+        shutdown.run_until_cancelled(self.follow()).await;
+        let Directory(shared) = &self.0;
+        let signing_off = shared.reporter.sign_off(shared.store.as_ref());
+        if let Err(error) = within(&shared.config, signing_off).await {
+            tracing::debug!(%error, "this process could not sign off; others wait for it a while");
+        }
+    }
+
+    async fn follow(&self) {
+        let directory = &self.0;
         let mut ticks = tokio::time::interval(directory.0.config.poll_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut failing = false;
         loop {
             tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
                 _ = ticks.tick() => {}
+                () = directory.0.look.notified() => ticks.reset(),
             }
-            let refreshed = tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return,
-                refreshed = directory.refresh_now() => refreshed,
-            };
-            match refreshed {
+            let began = Instant::now();
+            match directory.refresh(directory.0.clocks.now(), true).await {
                 Ok(_) if std::mem::take(&mut failing) => {
                     tracing::info!("the configuration can be read again");
                 }
                 Ok(_) => {}
-                // Said once per outage, not twice a second.
-                Err(error) if !std::mem::replace(&mut failing, true) => {
-                    tracing::warn!(
-                        %error, stale_after_ms = directory.0.config.stale_after.as_millis(),
-                        "the configuration cannot be read; the edge refuses events when this lasts"
-                    );
+                Err(error) => {
+                    metrics::loaded("failed");
+                    // Said once per outage, not twice a second.
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(
+                            %error, stale_after_ms = directory.0.config.stale_after.as_millis(),
+                            "the configuration cannot be read; the edge refuses events when this lasts"
+                        );
+                    }
                 }
-                Err(_) => {}
             }
+            tokio::time::sleep_until(began + LOOK_EVERY_MIN).await;
         }
     }
 }
 
-/// Reads everything and opens the secrets, away from the threads that serve requests.
-async fn load(
-    store: &Arc<dyn ConfigStore>,
-    keyring: &Arc<Keyring>,
-    config: &DirectoryConfig,
+/// Opens secrets and makes recipes ready, away from the threads that serve requests.
+async fn build(
+    changes: ConfigChanges,
+    keyring: Arc<Keyring>,
     former: Option<Arc<Snapshot>>,
 ) -> Result<Snapshot, Error> {
-    let stored = within(config, store.snapshot()).await?;
-    let keyring = Arc::clone(keyring);
-    let building = tokio::task::spawn_blocking(move || Snapshot::build(stored, &keyring, former.as_deref()));
+    let building = tokio::task::spawn_blocking(move || match (changes, former) {
+        (ConfigChanges::Delta(delta), Some(former)) => former.apply(delta, &keyring),
+        (ConfigChanges::Delta(delta), None) => Snapshot::default().apply(delta, &keyring),
+        (ConfigChanges::Full(stored), former) => Snapshot::build(stored, &keyring, former.as_deref()),
+    });
     building.await.map_err(|_| Error::Interrupted)
 }
 
-async fn within<T>(
+/// What a call that may read everything answers in time.
+async fn patiently<T>(
+    config: &DirectoryConfig,
+    call: impl Future<Output = portero_store::Result<T>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(config.load_timeout, call).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Error::Timeout),
+    }
+}
+
+/// What a call answers in time.
+pub(crate) async fn within<T>(
     config: &DirectoryConfig,
     call: impl Future<Output = portero_store::Result<T>>,
 ) -> Result<T, Error> {

@@ -1,14 +1,20 @@
 //! The configuration in memory: what the edge and the dispatcher look things up in, so that neither waits for a database.
 //!
-//! A [`Directory`] holds the latest [`Snapshot`] and follows the store: it asks for the revision every half second and loads
-//! everything when that changed. It says of itself whether it is fresh. A gateway whose directory is not fresh must not
-//! accept: a secret may have been revoked since.
+//! A [`Directory`] holds the latest [`Snapshot`] and follows the store: every half second, and at once when it hears of a
+//! change, it reports what it has applied, is told the present revision, and loads what changed. It says of itself whether
+//! it is fresh, by two clocks. A gateway whose directory is not fresh must not accept: a secret may have been revoked since.
 //!
 //! One source that cannot be used (its recipe no longer compiles, a secret cannot be opened) is disabled with a
 //! [`Fault`]; it never disturbs another one. Nothing here may ever show a secret, in text or in Debug.
 
+mod build;
+mod clocks;
+mod confirm;
 mod follow;
 mod grants;
+mod map;
+pub mod metrics;
+mod report;
 mod snapshot;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -16,4 +22,5 @@ pub mod testing;
 mod tests;
 
 pub use follow::{Directory, DirectoryConfig, Error, Follower};
+pub use report::Reporting;
 pub use snapshot::{Fault, Snapshot, Source, Verification, open_secret};

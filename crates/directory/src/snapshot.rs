@@ -1,28 +1,33 @@
 //! All configuration at one revision, made ready for use.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portero_keyring::{Keyring, secret_aad};
 use portero_recipe::{Recipe, Secret};
-use portero_store::{ConfigSnapshot, Grant, Revision, Subscription, Tenant};
+use portero_store::{Grant, Limits, Revision, Subscription, Tenant};
 use portero_types::{
-    IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo,
+    GrantNo, IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo,
     TenantId, TenantNo, Timestamp,
 };
 
 use crate::grants::Grants;
+use crate::map::SharedMap;
 
-/// All configuration at one revision. Immutable.
-#[derive(Debug)]
+/// All configuration at one revision. Immutable; a later one shares with it what did not change.
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    revision: Revision,
-    sources_by_key: HashMap<IngestKey, Arc<Source>>,
-    sources_by_no: HashMap<SourceNo, Arc<Source>>,
-    tenants_by_no: HashMap<TenantNo, Arc<Tenant>>,
-    subscriptions: HashMap<SubscriptionId, Arc<Subscription>>,
-    subscriptions_by_no: HashMap<SubscriptionNo, Arc<Subscription>>,
-    grants: Grants,
+    pub(crate) revision: Revision,
+    pub(crate) sources_by_key: SharedMap<IngestKey, Arc<Source>>,
+    pub(crate) sources_by_no: SharedMap<SourceNo, Arc<Source>>,
+    pub(crate) sources_by_id: SharedMap<SourceId, Arc<BTreeSet<SourceNo>>>,
+    pub(crate) source_of_secret: SharedMap<SecretNo, SourceNo>,
+    pub(crate) tenants: SharedMap<TenantId, Arc<Tenant>>,
+    pub(crate) tenants_by_no: SharedMap<TenantNo, Arc<Tenant>>,
+    pub(crate) subscriptions: SharedMap<SubscriptionId, Arc<Subscription>>,
+    pub(crate) subscriptions_by_no: SharedMap<SubscriptionNo, Arc<Subscription>>,
+    pub(crate) grants_by_no: SharedMap<GrantNo, Arc<Grant>>,
+    pub(crate) grants: Arc<Grants>,
 }
 
 /// One inbound endpoint of a tenant, ready to verify.
@@ -46,10 +51,12 @@ pub struct Source {
     pub settings: BTreeMap<String, String>,
     /// Until when a handshake may bring its secret, once.
     pub secret_expected_until: Option<Timestamp>,
+    /// How much it may send.
+    pub limits: Limits,
     /// How to verify, or why that is impossible.
     pub verification: Result<Verification, Fault>,
     /// The rows that this was made of, to see whether they changed.
-    origin: Origin,
+    pub(crate) origin: Origin,
 }
 
 /// What verifies a source's requests.
@@ -78,54 +85,14 @@ pub enum Fault {
     SecretInvalid(SecretId),
 }
 
+/// The rows of a source and of its secrets, these in the order of their numbers.
 #[derive(Debug, PartialEq, Eq)]
-struct Origin {
-    source: portero_store::Source,
-    secrets: Vec<portero_store::Secret>,
+pub(crate) struct Origin {
+    pub(crate) source: portero_store::Source,
+    pub(crate) secrets: Vec<portero_store::Secret>,
 }
 
 impl Snapshot {
-    /// Makes stored configuration ready. Sources whose rows did not change are taken over from `former`.
-    #[must_use]
-    pub fn build(stored: ConfigSnapshot, keyring: &Keyring, former: Option<&Self>) -> Self {
-        let mut secrets_of: HashMap<SourceNo, Vec<portero_store::Secret>> = HashMap::new();
-        for mut secret in stored.secrets {
-            // Whether somebody saw it makes no difference to what it verifies.
-            secret.unseen = false;
-            secrets_of.entry(secret.source_no).or_default().push(secret);
-        }
-        let mut sources_by_key = HashMap::with_capacity(stored.sources.len());
-        let mut sources_by_no = HashMap::with_capacity(stored.sources.len());
-        for row in stored.sources {
-            let mut secrets = secrets_of.remove(&row.no).unwrap_or_default();
-            secrets.sort_by_key(|secret| secret.no);
-            let origin = Origin { source: row, secrets };
-            let known = former.and_then(|former| former.sources_by_no.get(&origin.source.no));
-            let source = match known {
-                Some(known) if known.origin == origin => Arc::clone(known),
-                _ => Arc::new(Source::build(origin, keyring)),
-            };
-            sources_by_key.insert(source.ingest_key, Arc::clone(&source));
-            sources_by_no.insert(source.no, source);
-        }
-        let subscriptions: Vec<_> = stored.subscriptions.into_iter().map(Arc::new).collect();
-        Self {
-            grants: Grants::new(stored.grants.into_iter().map(Arc::new)),
-            revision: stored.revision,
-            sources_by_key,
-            sources_by_no,
-            tenants_by_no: stored.tenants.into_iter().map(|tenant| (tenant.no, Arc::new(tenant))).collect(),
-            subscriptions_by_no: subscriptions
-                .iter()
-                .map(|subscription| (subscription.no, Arc::clone(subscription)))
-                .collect(),
-            subscriptions: subscriptions
-                .into_iter()
-                .map(|subscription| (subscription.id.clone(), subscription))
-                .collect(),
-        }
-    }
-
     /// The revision that this shows.
     #[must_use]
     pub const fn revision(&self) -> Revision {
@@ -153,7 +120,7 @@ impl Snapshot {
     /// A tenant by name.
     #[must_use]
     pub fn tenant(&self, id: &TenantId) -> Option<&Arc<Tenant>> {
-        self.tenants_by_no.values().find(|tenant| tenant.id == *id)
+        self.tenants.get(id)
     }
 
     /// A subscription by name.
@@ -178,6 +145,12 @@ impl Snapshot {
         self.grants.of(issuer, subject)
     }
 
+    /// The sources of a name, at most one of each tenant, in no order.
+    pub fn sources_named(&self, id: &SourceId) -> impl Iterator<Item = &Arc<Source>> {
+        let numbers = self.sources_by_id.get(id).into_iter().flat_map(|numbers| numbers.iter());
+        numbers.filter_map(|no| self.sources_by_no.get(no))
+    }
+
     /// Every source, in no order.
     pub fn sources(&self) -> impl Iterator<Item = &Arc<Source>> {
         self.sources_by_no.values()
@@ -197,7 +170,7 @@ impl Source {
         (&self.origin.source.preset, &self.origin.source.recipe) == (&row.preset, &row.recipe)
     }
 
-    fn build(origin: Origin, keyring: &Keyring) -> Self {
+    pub(crate) fn build(origin: Origin, keyring: &Keyring) -> Self {
         let row = &origin.source;
         let verification = Verification::build(&origin, keyring);
         if let Err(fault) = &verification {
@@ -216,6 +189,7 @@ impl Source {
             public_urls: row.public_urls.clone(),
             settings: row.settings.clone(),
             secret_expected_until: row.secret_expected_until,
+            limits: row.limits,
             verification,
             origin,
         }
@@ -255,5 +229,6 @@ pub fn open_secret(
         .map_err(|_| Fault::SecretSealed(secret.id.clone()))?;
     let invalid = || Fault::SecretInvalid(secret.id.clone());
     let value = std::str::from_utf8(&value).map_err(|_| invalid())?;
-    Secret::new(recipe, secret.no, value, secret.not_before, secret.not_after).map_err(|_| invalid())
+    let opened = Secret::new(recipe, secret.no, value, secret.not_before, secret.not_after);
+    Ok(opened.map_err(|_| invalid())?.revoked(secret.revoked_at))
 }

@@ -1,16 +1,19 @@
 //! A configuration store in memory that can be changed, failed and frozen, for tests of what reads a directory.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use portero_store::{
-    Change, ConfigSnapshot, ConfigStore, Error, ErrorKind, NewSecret, NewSource, NewSubscription, NewTenant,
-    Page, Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    Change, ConfigChanges, ConfigDelta, ConfigSnapshot, ConfigStore, Error, ErrorKind, Grant, NewGrant,
+    NewSecret, NewSource, NewSubscription, NewTenant, Page, Removed, Replica, ReplicaEcho, ReplicaReport,
+    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    TenantUpdate,
 };
-use portero_types::{SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
+use portero_types::{GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
 use tokio::sync::Semaphore;
 
-/// Holds one snapshot. Only `revision` and `snapshot` answer; everything else fails with `Unavailable`.
+/// Holds one snapshot, and who reported. What changes configuration fails with `Unavailable`.
 #[derive(Clone, Debug)]
 pub struct FixedConfig(Arc<Inner>);
 
@@ -23,15 +26,30 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     snapshot: ConfigSnapshot,
+    /// What it was at each revision.
+    former: BTreeMap<Revision, ConfigSnapshot>,
     down: bool,
     snapshots_read: usize,
+    deltas_read: usize,
+    database_time: Timestamp,
+    history: String,
+    replicas: BTreeMap<ReplicaId, Replica>,
 }
 
 impl FixedConfig {
     /// A store that holds `snapshot`.
     #[must_use]
     pub fn new(snapshot: ConfigSnapshot) -> Self {
-        let state = Mutex::new(State { snapshot, down: false, snapshots_read: 0 });
+        let state = Mutex::new(State {
+            former: BTreeMap::from([(snapshot.revision, snapshot.clone())]),
+            snapshot,
+            down: false,
+            snapshots_read: 0,
+            deltas_read: 0,
+            database_time: Timestamp::EPOCH,
+            history: "1".to_owned(),
+            replicas: BTreeMap::new(),
+        });
         Self(Arc::new(Inner { state, gate: Semaphore::new(1) }))
     }
 
@@ -40,6 +58,7 @@ impl FixedConfig {
         self.with(|state| {
             change(&mut state.snapshot);
             state.snapshot.revision.0 += 1;
+            state.former.insert(state.snapshot.revision, state.snapshot.clone());
         });
     }
 
@@ -53,10 +72,40 @@ impl FixedConfig {
         self.0.gate.acquire().await.expect("never closed")
     }
 
+    /// Sets the database's clock, which stands still.
+    pub fn set_database_time(&self, now: Timestamp) {
+        self.with(|state| state.database_time = now);
+    }
+
+    /// Puts a configuration in place as a restore would: whatever its revision is, it is of another line of history.
+    pub fn restore(&self, snapshot: ConfigSnapshot) {
+        self.with(|state| {
+            state.history.push('1');
+            state.former = BTreeMap::from([(snapshot.revision, snapshot.clone())]);
+            state.snapshot = snapshot;
+        });
+    }
+
+    /// What a replica says of itself, or that it is silent.
+    pub fn set_replica(&self, replica: Replica) {
+        self.with(|state| state.replicas.insert(replica.id, replica));
+    }
+
     /// How often everything was read.
     #[must_use]
     pub fn snapshots_read(&self) -> usize {
         self.with(|state| state.snapshots_read)
+    }
+
+    /// How often only changes were read.
+    #[must_use]
+    pub fn deltas_read(&self) -> usize {
+        self.with(|state| state.deltas_read)
+    }
+
+    /// Forgets what was deleted until now, as stores do after a day.
+    pub fn forget(&self) {
+        self.with(|state| state.former = BTreeMap::new());
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
@@ -73,6 +122,29 @@ fn refused() -> Error {
     Error::new(ErrorKind::Unavailable, "the test store does not answer this")
 }
 
+/// What changed between two moments.
+fn difference(former: &ConfigSnapshot, present: &ConfigSnapshot) -> ConfigDelta {
+    let mut delta = ConfigDelta { revision: present.revision, ..ConfigDelta::default() };
+    let Removed { tenants, sources, secrets, subscriptions, grants } = &mut delta.removed;
+    delta.tenants = compare(&former.tenants, &present.tenants, |row| row.no, tenants);
+    delta.sources = compare(&former.sources, &present.sources, |row| row.no, sources);
+    delta.secrets = compare(&former.secrets, &present.secrets, |row| row.no, secrets);
+    delta.subscriptions = compare(&former.subscriptions, &present.subscriptions, |row| row.no, subscriptions);
+    delta.grants = compare(&former.grants, &present.grants, |row| row.no, grants);
+    delta
+}
+
+fn compare<T: Clone + PartialEq, N: PartialEq>(
+    former: &[T],
+    present: &[T],
+    no: impl Fn(&T) -> N,
+    removed: &mut Vec<N>,
+) -> Vec<T> {
+    let is_there = |row: &&T| present.iter().any(|other| no(other) == no(row));
+    removed.extend(former.iter().filter(|row| !is_there(row)).map(&no));
+    present.iter().filter(|row| !former.contains(row)).cloned().collect()
+}
+
 #[async_trait]
 impl ConfigStore for FixedConfig {
     async fn revision(&self) -> Result<Revision> {
@@ -85,6 +157,49 @@ impl ConfigStore for FixedConfig {
         })
         .await
     }
+    async fn changes(&self, since: Revision) -> Result<ConfigChanges> {
+        self.call(|state| match state.former.get(&since) {
+            Some(former) => {
+                state.deltas_read += 1;
+                ConfigChanges::Delta(difference(former, &state.snapshot))
+            }
+            None => {
+                state.snapshots_read += 1;
+                ConfigChanges::Full(state.snapshot.clone())
+            }
+        })
+        .await
+    }
+    async fn report(&self, report: &ReplicaReport) -> Result<ReplicaEcho> {
+        self.call(|state| {
+            let now = state.database_time;
+            let replica = Replica {
+                id: report.replica,
+                instance: report.instance.clone(),
+                roles: report.roles.clone(),
+                version: report.version.clone(),
+                revision: report.revision,
+                started_at: state.replicas.get(&report.replica).map_or(now, |known| known.started_at),
+                seen_at: now,
+                skew_micros: report.clock.as_micros() - now.as_micros(),
+                live: true,
+            };
+            state.replicas.insert(report.replica, replica);
+            ReplicaEcho {
+                revision: state.snapshot.revision,
+                database_time: now,
+                edges: state.replicas.values().map(|replica| u32::from(replica.is_live_edge())).sum(),
+                history: state.history.clone(),
+            }
+        })
+        .await
+    }
+    async fn sign_off(&self, replica: ReplicaId) -> Result<()> {
+        self.call(|state| state.replicas.remove(&replica)).await.map(drop)
+    }
+    async fn replicas(&self) -> Result<Vec<Replica>> {
+        self.call(|state| state.replicas.values().cloned().collect()).await
+    }
     async fn create_tenant(&self, _: NewTenant, _: &Change) -> Result<Tenant> {
         Err(refused())
     }
@@ -92,6 +207,9 @@ impl ConfigStore for FixedConfig {
         Err(refused())
     }
     async fn tenants(&self, _: Option<&TenantId>, _: u32) -> Result<Page<Tenant>> {
+        Err(refused())
+    }
+    async fn update_tenant(&self, _: TenantUpdate, _: &Change) -> Result<Tenant> {
         Err(refused())
     }
     async fn delete_tenant(&self, _: &TenantId, _: &Change) -> Result<()> {
@@ -145,6 +263,19 @@ impl ConfigStore for FixedConfig {
     ) -> Result<Option<Sealed>> {
         Err(refused())
     }
+    async fn retire_secret(
+        &self,
+        _: &TenantId,
+        _: &SourceId,
+        _: &SecretId,
+        _: Timestamp,
+        _: &Change,
+    ) -> Result<Secret> {
+        Err(refused())
+    }
+    async fn revoke_secret(&self, _: &TenantId, _: &SourceId, _: &SecretId, _: &Change) -> Result<Secret> {
+        Err(refused())
+    }
     async fn delete_secret(&self, _: &TenantId, _: &SourceId, _: &SecretId, _: &Change) -> Result<()> {
         Err(refused())
     }
@@ -161,6 +292,18 @@ impl ConfigStore for FixedConfig {
         Err(refused())
     }
     async fn delete_subscription(&self, _: &SubscriptionId, _: &Change) -> Result<()> {
+        Err(refused())
+    }
+    async fn create_grant(&self, _: NewGrant, _: &Change) -> Result<Grant> {
+        Err(refused())
+    }
+    async fn grant(&self, _: &GrantId) -> Result<Option<Grant>> {
+        Err(refused())
+    }
+    async fn grants(&self, _: Option<&GrantId>, _: u32) -> Result<Page<Grant>> {
+        Err(refused())
+    }
+    async fn delete_grant(&self, _: &GrantId, _: &Change) -> Result<()> {
         Err(refused())
     }
 }

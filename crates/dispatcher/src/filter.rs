@@ -26,10 +26,11 @@ impl Filter {
     pub(crate) fn new(subscription: &Subscription, snapshot: &Snapshot) -> Self {
         let tenant = subscription.tenant.as_ref().map(|id| snapshot.tenant(id).map(|tenant| tenant.no));
         let sources = (!subscription.sources.is_empty()).then(|| {
-            snapshot
-                .sources()
+            subscription
+                .sources
+                .iter()
+                .flat_map(|id| snapshot.sources_named(id))
                 .filter(|source| subscription.tenant.as_ref().is_none_or(|tenant| *tenant == source.tenant))
-                .filter(|source| subscription.sources.contains(&source.id))
                 .map(|source| source.no)
                 .collect()
         });

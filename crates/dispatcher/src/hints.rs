@@ -46,6 +46,7 @@ pub(crate) async fn listen(shared: Arc<Shared>, stop: CancellationToken) {
         // What was told meanwhile is lost.
         shared.look_at_log.notify_one();
         shared.look_at_roll.notify_one();
+        shared.directory.look();
         if stop.run_until_cancelled(tokio::time::sleep(LISTEN_AGAIN)).await.is_none() {
             return;
         }
@@ -62,10 +63,12 @@ async fn listen_once(shared: &Shared, told: &mut bool) -> portero_store::Error {
     // Between the last connection and this one hints may have been lost.
     shared.look_at_log.notify_one();
     shared.look_at_roll.notify_one();
+    shared.directory.look();
     loop {
         match hints.next().await {
             Ok(Hint::Log) => shared.look_at_log.notify_one(),
             Ok(Hint::Lanes) => shared.look_at_roll.notify_one(),
+            Ok(Hint::Config) => shared.directory.look(),
             Err(error) => return error,
         }
     }

@@ -6,7 +6,8 @@ use super::Database;
 use super::fixture::{Fixture, NOW, fresh, new_tenant, random, tester};
 use crate::{Replica, ReplicaEcho, ReplicaReport, Revision};
 
-fn report(instance: &str, roles: &[&str], revision: Revision) -> ReplicaReport {
+/// What a process says of itself.
+pub(super) fn report(instance: &str, roles: &[&str], revision: Revision) -> ReplicaReport {
     ReplicaReport {
         replica: ReplicaId::new(NOW, random(fresh())),
         instance: instance.to_owned(),

@@ -1,5 +1,8 @@
 //! The directory over a store in memory.
 
+mod incremental;
+mod reporting;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +40,7 @@ fn source(n: u8, preset: &str) -> portero_store::Source {
         public_urls: Vec::new(),
         settings: BTreeMap::new(),
         secret_expected_until: None,
+        limits: portero_store::Limits::default(),
         created_at: Timestamp::EPOCH,
     }
 }
@@ -52,13 +56,21 @@ fn secret(source: &portero_store::Source, keyring: &Keyring, no: i64) -> portero
         sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
         not_before: Timestamp::EPOCH,
         not_after: None,
+        revoked_at: None,
         unseen: false,
         created_at: Timestamp::EPOCH,
     }
 }
 
 fn snapshot(sources: Vec<portero_store::Source>, secrets: Vec<portero_store::Secret>) -> ConfigSnapshot {
-    ConfigSnapshot { revision: Revision(1), tenants: Vec::new(), sources, secrets, subscriptions: Vec::new() }
+    ConfigSnapshot {
+        revision: Revision(1),
+        tenants: Vec::new(),
+        sources,
+        secrets,
+        subscriptions: Vec::new(),
+        grants: Vec::new(),
+    }
 }
 
 async fn open(store: &FixedConfig, keyring: Arc<Keyring>) -> (Directory, Follower) {
@@ -135,9 +147,13 @@ async fn a_refresh_sees_what_was_changed_before_and_keeps_unchanged_sources() {
     let source = after.source_by_no(SourceNo(1)).expect("there");
     assert!(source.verification.as_ref().expect("usable").secrets.is_empty(), "a revoked secret is gone");
 
-    assert_eq!(store.snapshots_read(), 4);
+    assert_eq!((store.snapshots_read(), store.deltas_read()), (1, 3), "only changes are read");
     directory.refresh_now().await.expect("readable");
-    assert_eq!(store.snapshots_read(), 4, "an unchanged revision is not read again");
+    assert_eq!(
+        (store.snapshots_read(), store.deltas_read()),
+        (1, 3),
+        "an unchanged revision is not read again"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,157 @@
+//! From rows to a snapshot: from all of them, or from the former snapshot and what changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use portero_keyring::Keyring;
+use portero_store::{ConfigDelta, ConfigSnapshot, Grant, Removed, Subscription, Tenant};
+use portero_types::SourceNo;
+
+use crate::grants::Grants;
+use crate::snapshot::{Origin, Snapshot, Source};
+
+impl Snapshot {
+    /// Makes stored configuration ready. Sources whose rows did not change are taken over from `former`.
+    #[must_use]
+    pub fn build(stored: ConfigSnapshot, keyring: &Keyring, former: Option<&Self>) -> Self {
+        let everything = ConfigDelta {
+            revision: stored.revision,
+            tenants: stored.tenants,
+            sources: stored.sources,
+            secrets: stored.secrets,
+            subscriptions: stored.subscriptions,
+            grants: stored.grants,
+            removed: Removed::default(),
+        };
+        Self::default().changed(everything, keyring, former)
+    }
+
+    /// What it is after a change. Costs as much as the change is large: everything else is shared with this one.
+    #[must_use]
+    pub fn apply(&self, delta: ConfigDelta, keyring: &Keyring) -> Self {
+        self.clone().changed(delta, keyring, None)
+    }
+
+    fn changed(mut self, mut delta: ConfigDelta, keyring: &Keyring, known: Option<&Self>) -> Self {
+        self.revision = delta.revision;
+        let removed = std::mem::take(&mut delta.removed);
+        let origins = self.touched(&mut delta, &removed);
+        for no in &removed.sources {
+            self.remove_source(*no);
+        }
+        for origin in origins {
+            let former = known.unwrap_or(&self).sources_by_no.get(&origin.source.no);
+            let source = match former {
+                Some(former) if former.origin == origin => Arc::clone(former),
+                _ => Arc::new(Source::build(origin, keyring)),
+            };
+            self.put_source(source);
+        }
+        self.change_tenants(delta.tenants, &removed);
+        self.change_subscriptions(delta.subscriptions, &removed);
+        self.change_grants(delta.grants, &removed);
+        self
+    }
+
+    /// The rows of the sources that a change touches, as they are after it.
+    fn touched(&self, delta: &mut ConfigDelta, removed: &Removed) -> Vec<Origin> {
+        let mut touched: BTreeMap<SourceNo, Touched> = BTreeMap::new();
+        for source in std::mem::take(&mut delta.sources) {
+            let no = source.no;
+            touched.entry(no).or_default().row = Some(source);
+        }
+        for mut secret in std::mem::take(&mut delta.secrets) {
+            // Whether somebody saw it makes no difference to what it verifies.
+            secret.unseen = false;
+            touched.entry(secret.source_no).or_default().secrets.push(secret);
+        }
+        for no in &removed.secrets {
+            if let Some(source) = self.source_of_secret.get(no) {
+                touched.entry(*source).or_default();
+            }
+        }
+        let gone: BTreeSet<_> = removed.secrets.iter().collect();
+        let sources_gone: BTreeSet<_> = removed.sources.iter().collect();
+        let left = touched.into_iter().filter(|(no, _)| !sources_gone.contains(no));
+        let origins = left.filter_map(|(no, touched)| {
+            let known = self.sources_by_no.get(&no).map(|source| &source.origin);
+            let source = touched.row.or_else(|| known.map(|origin| origin.source.clone()))?;
+            let mut secrets: BTreeMap<_, _> = known
+                .into_iter()
+                .flat_map(|origin| &origin.secrets)
+                .map(|secret| (secret.no, secret.clone()))
+                .chain(touched.secrets.into_iter().map(|secret| (secret.no, secret)))
+                .collect();
+            secrets.retain(|no, _| !gone.contains(no));
+            Some(Origin { source, secrets: secrets.into_values().collect() })
+        });
+        origins.collect()
+    }
+
+    fn remove_source(&mut self, no: SourceNo) {
+        let Some(source) = self.sources_by_no.remove(&no) else { return };
+        self.sources_by_key.remove(&source.ingest_key);
+        for secret in &source.origin.secrets {
+            self.source_of_secret.remove(&secret.no);
+        }
+        let named = Arc::make_mut(self.sources_by_id.entry(source.id.clone()));
+        named.remove(&no);
+        if named.is_empty() {
+            self.sources_by_id.remove(&source.id);
+        }
+    }
+
+    fn put_source(&mut self, source: Arc<Source>) {
+        self.remove_source(source.no);
+        for secret in &source.origin.secrets {
+            self.source_of_secret.insert(secret.no, source.no);
+        }
+        self.sources_by_key.insert(source.ingest_key, Arc::clone(&source));
+        Arc::make_mut(self.sources_by_id.entry(source.id.clone())).insert(source.no);
+        self.sources_by_no.insert(source.no, source);
+    }
+
+    fn change_tenants(&mut self, changed: Vec<Tenant>, removed: &Removed) {
+        for no in &removed.tenants {
+            if let Some(tenant) = self.tenants_by_no.remove(no) {
+                self.tenants.remove(&tenant.id);
+            }
+        }
+        for tenant in changed.into_iter().map(Arc::new) {
+            self.tenants.insert(tenant.id.clone(), Arc::clone(&tenant));
+            self.tenants_by_no.insert(tenant.no, tenant);
+        }
+    }
+
+    fn change_subscriptions(&mut self, changed: Vec<Subscription>, removed: &Removed) {
+        for no in &removed.subscriptions {
+            if let Some(subscription) = self.subscriptions_by_no.remove(no) {
+                self.subscriptions.remove(&subscription.id);
+            }
+        }
+        for subscription in changed.into_iter().map(Arc::new) {
+            self.subscriptions.insert(subscription.id.clone(), Arc::clone(&subscription));
+            self.subscriptions_by_no.insert(subscription.no, subscription);
+        }
+    }
+
+    fn change_grants(&mut self, changed: Vec<Grant>, removed: &Removed) {
+        if changed.is_empty() && removed.grants.is_empty() {
+            return;
+        }
+        for no in &removed.grants {
+            self.grants_by_no.remove(no);
+        }
+        for grant in changed.into_iter().map(Arc::new) {
+            self.grants_by_no.insert(grant.no, grant);
+        }
+        self.grants = Arc::new(Grants::new(self.grants_by_no.values().map(Arc::clone)));
+    }
+}
+
+/// What of a source a change names.
+#[derive(Default)]
+struct Touched {
+    row: Option<portero_store::Source>,
+    secrets: Vec<portero_store::Secret>,
+}
