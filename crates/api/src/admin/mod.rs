@@ -1,5 +1,6 @@
 //! `AdminService`: tenants, sources, secrets, rejections, subscriptions, receipts.
 
+mod audit;
 mod explain;
 mod grants;
 mod parked;

@@ -6,7 +6,7 @@
 
 use portero_auth::{Action, SubscriptionRef};
 use portero_proto::v1;
-use portero_store::{LaneAction, LaneRequest, PARKED_LISTING_MAX, ParkedListing, ParkedState};
+use portero_store::{LaneAction, LaneRequest, NewAuditEntry, PARKED_LISTING_MAX, ParkedListing, ParkedState};
 use portero_types::{EntityHash, LaneNo, SubscriptionId};
 use tonic::{Request, Response, Status};
 
@@ -83,6 +83,14 @@ impl Admin {
             by: caller.subject.clone(),
             at: self.now(),
         };
+        // Told first: what is asked twice does no harm, and what was asked is never missing in the log.
+        let (change, tenant) = (self.change(&caller, metadata), subscription.tenant.as_ref());
+        let rpc = match asked.action {
+            LaneAction::Retry => "RetryParkedEntity",
+            LaneAction::DeadLetter => "DeadLetterParkedEntity",
+        };
+        let entry = NewAuditEntry::deed(&change, rpc, asked.name.to_owned(), tenant);
+        self.store.append(entry).await.map_err(|error| from_store(&error))?;
         self.store.request(subscription.no, request).await.map_err(|error| from_store(&error))?;
         tracing::info!(
             subscription.id = %id, lane = %lane, action = ?asked.action, by = %caller.subject,

@@ -193,4 +193,11 @@ impl AdminService for Admin {
     ) -> Answer<v1::DeleteGrantResponse> {
         self.do_delete_grant(request).await
     }
+
+    async fn list_audit_entries(
+        &self,
+        request: Request<v1::ListAuditEntriesRequest>,
+    ) -> Answer<v1::ListAuditEntriesResponse> {
+        self.do_list_audit_entries(request).await
+    }
 }

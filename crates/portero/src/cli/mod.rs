@@ -1,6 +1,7 @@
 //! The command line: what can be said, and nothing of how it is done.
 
 mod admin;
+mod audit;
 mod grant;
 mod parked;
 mod provider;
@@ -20,6 +21,7 @@ pub(crate) use admin::{
     StartFrom, SubscriptionCommand, TenantCommand,
 };
 pub(crate) use grant::GrantCommand;
+pub(crate) use audit::AuditCommand;
 pub(crate) use parked::ParkedCommand;
 pub(crate) use provider::ProviderCommand;
 pub(crate) use send::SendArgs;
@@ -67,6 +69,9 @@ pub(crate) enum Command {
     /// Say what callers may do: create, list, show and delete grants.
     #[command(subcommand)]
     Grant(GrantCommand),
+    /// Say who changed what: list, export and verify the audit log.
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// List, show and explain requests that were refused of late.
     #[command(subcommand)]
     Rejection(RejectionCommand),
@@ -252,6 +257,10 @@ mod tests {
             "portero grant list -o json",
             "portero grant show alice",
             "portero grant delete alice",
+            "portero audit list --tenant acme --subject alice --action DeleteSecret -n 5 -o json",
+            "portero audit export --file audit.jsonl",
+            "portero audit verify",
+            "portero audit verify --file audit.jsonl --expect-seq 7 --expect-hash 00",
             "portero receipt get acme stripe/evt_1 --endpoint http://gateway:50051 --token-file t",
             "portero provider list --category payments",
             "portero provider show stripe --recipe",
@@ -292,6 +301,9 @@ mod tests {
             "portero parked dead-letter billing",
             "portero grant create alice --role viewer",
             "portero grant create alice --subject alice",
+            "portero audit list -n 0",
+            "portero audit verify --expect-seq 7",
+            "portero audit verify --expect-hash 00",
             "portero send stripe -n 0",
             "portero send stripe --curl -n 2",
             "portero tail demo -n 0",

@@ -1,5 +1,6 @@
 //! One gateway process, put together from its parts: started, watched, drained.
 
+mod audit_head;
 mod callers;
 mod edge;
 mod handshake_secrets;
@@ -96,6 +97,10 @@ impl Gateway {
             close_grpc: CancellationToken::new(),
             close_rest,
         };
+        if gateway.config.has(Role::Admin) {
+            let (telling, stop) = (audit_head::tell(store.clone()), gateway.close_rest.clone());
+            gateway.tasks.spawn(async move { stop.run_until_cancelled(telling).await });
+        }
         addresses.edge = gateway.start_edge(&directory, &keyring, prefilter).await?;
         addresses.grpc = gateway.start_grpc(store, directory, keyring, verifier).await?;
         gateway.addresses = addresses;

@@ -1,5 +1,6 @@
 //! The admin service over a real store. What tokens allow is the permission table's test.
 
+mod audit;
 mod explain;
 mod grants;
 mod parked;

@@ -4,8 +4,8 @@ use portero_auth::Grant;
 use portero_proto::v1;
 use portero_store::testing::fixture::{event_of, new_session, position};
 use portero_store::{
-    AcceptStore as _, ConfigStore as _, JournalState, LaneAction, LaneFlush, LaneStore as _, ParkedEntity,
-    ParkedState, Subscription,
+    AcceptStore as _, AuditFilter, AuditStore as _, ConfigStore as _, JournalState, LaneAction, LaneFlush,
+    LaneStore as _, ParkedEntity, ParkedState, Subscription,
 };
 use portero_types::{SessionId, Timestamp};
 use tonic::{Code, Status};
@@ -176,6 +176,24 @@ async fn what_is_asked_reaches_the_owner_of_the_lane_with_who_asked() {
     let wanted = |number, action| (format!("stripe:cus_{number}"), action, "tester".to_owned());
     let retry = LaneAction::Retry;
     assert_eq!(asked, [wanted(0, retry), wanted(1, LaneAction::DeadLetter), wanted(2, retry)]);
+}
+
+#[tokio::test]
+async fn what_is_asked_is_in_the_audit_log_and_what_is_refused_is_not() {
+    use ParkedState::{Held, Retry};
+    let parked = Parked::new(&[Retry, Held]).await;
+    let all = parked.all().await;
+    let named = |key: &str| all.iter().find(|entity| entity.ordering_key == key).expect("listed");
+    let (waiting, held) = (named("stripe:cus_0"), named("stripe:cus_1"));
+    parked.retry(&admin_of("acme"), &waiting.name).await.expect("asked");
+    parked.dead_letter(&admin_of("acme"), &waiting.name).await.expect("asked");
+    assert_eq!(code(parked.retry(&admin_of("acme"), &held.name).await), Code::FailedPrecondition);
+    let filter = AuditFilter { after_seq: Some(4), ..AuditFilter::default() };
+    let entries = parked.service.store.audit_entries(filter, 100).await.expect("read").items;
+    let told: Vec<_> = entries.iter().map(|entry| (entry.action.as_str(), entry.resource.as_str())).collect();
+    let name = waiting.name.as_str();
+    assert_eq!(told, [("RetryParkedEntity", name), ("DeadLetterParkedEntity", name)]);
+    assert!(entries.iter().all(|entry| entry.tenant.as_ref().is_some_and(|it| it.as_str() == "acme")));
 }
 
 #[tokio::test]

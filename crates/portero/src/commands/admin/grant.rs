@@ -41,8 +41,8 @@ pub(crate) async fn run(command: GrantCommand) -> anyhow::Result<()> {
         }
         GrantCommand::Show { grant, common } => {
             let api = AdminApi::open(&common.connect).await?;
-            let found = api.ask(api.calls().get_grant(v1::GetGrantRequest { name: name::grant(&grant) }));
-            let found = Grant::from(found.await?);
+            let request = v1::GetGrantRequest { name: name::grant(&grant) };
+            let found = Grant::from(api.ask(api.calls().get_grant(request)).await?);
             found.warn();
             present::one(common.output.output, &found)
         }

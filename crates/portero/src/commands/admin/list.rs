@@ -34,6 +34,7 @@ page!(ListSubscriptionsResponse, subscriptions, Subscription);
 page!(ListRejectionsResponse, rejections, Rejection);
 page!(ListDeadLettersResponse, dead_letters, DeadLetter);
 page!(ListParkedEntitiesResponse, parked_entities, ParkedEntity);
+page!(ListAuditEntriesResponse, audit_entries, AuditEntry);
 
 /// Asks for page after page and shows what is on them.
 pub(super) async fn show<P, R>(

@@ -1,5 +1,6 @@
 //! Commands over the admin API: each calls it, and shows the answer.
 
+pub(crate) mod audit;
 pub(crate) mod grant;
 mod list;
 mod name;
