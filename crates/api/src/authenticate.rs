@@ -7,11 +7,31 @@ use portero_auth::{Action, Caller, Grant, Reason, Role, Verifier, allows};
 use portero_directory::Directory;
 use portero_types::Clock;
 use tonic::metadata::MetadataMap;
-use tonic::{Code, Status};
+use tonic::{Code, Extensions, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 /// Who gives the reasons of refusals their meaning (google.rpc.ErrorInfo).
 const DOMAIN: &str = "portero";
+
+/// A call's metadata, and the caller whom the entrance found by them.
+pub(crate) struct Metadata {
+    map: MetadataMap,
+    own: Option<Caller>,
+}
+
+impl Metadata {
+    pub(crate) fn new(map: MetadataMap, extensions: &Extensions) -> Self {
+        Self { map, own: extensions.get::<Caller>().cloned() }
+    }
+}
+
+impl std::ops::Deref for Metadata {
+    type Target = MetadataMap;
+
+    fn deref(&self) -> &MetadataMap {
+        &self.map
+    }
+}
 
 /// Checks tokens and permissions.
 #[derive(Clone)]
@@ -27,8 +47,16 @@ impl Gate {
     }
 
     /// The caller whom the bearer token (RFC 6750) names, with all that it may do.
-    pub(crate) async fn caller(&self, metadata: &MetadataMap) -> Result<Caller, Status> {
-        self.completed(&self.identity(metadata).await?).await
+    pub(crate) async fn caller(&self, metadata: &Metadata) -> Result<Caller, Status> {
+        self.completed(&self.own(metadata).await?).await
+    }
+
+    /// The caller without stored grants: as the entrance found it, or found now where there is no entrance.
+    pub(crate) async fn own(&self, metadata: &Metadata) -> Result<Caller, Status> {
+        match &metadata.own {
+            Some(own) => Ok(own.clone()),
+            None => self.identity(&metadata.map).await,
+        }
     }
 
     /// The caller as its token and the configuration say it, without stored grants: what a stream keeps, to complete it again.
@@ -95,7 +123,7 @@ impl Gate {
     }
 
     /// Both at once.
-    pub(crate) async fn check(&self, metadata: &MetadataMap, action: Action<'_>) -> Result<Caller, Status> {
+    pub(crate) async fn check(&self, metadata: &Metadata, action: Action<'_>) -> Result<Caller, Status> {
         let caller = self.caller(metadata).await?;
         Self::permit(&caller, action)?;
         Ok(caller)
@@ -114,7 +142,8 @@ pub(crate) fn granted(stored: &portero_store::Grant) -> Option<Grant> {
     Some(Grant { role, tenant, subscriptions }).filter(|grant| grant.check().is_ok())
 }
 
-fn coded(code: Code, reason: &str, message: impl Into<String>) -> Status {
+/// A refusal with a stable code of its reason.
+pub(crate) fn coded(code: Code, reason: &str, message: impl Into<String>) -> Status {
     Status::with_error_details(code, message, ErrorDetails::with_error_info(reason, DOMAIN, HashMap::new()))
 }
 

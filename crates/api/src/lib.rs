@@ -5,6 +5,7 @@
 
 mod admin;
 mod authenticate;
+mod entrance;
 mod error;
 mod idempotency;
 mod listener;

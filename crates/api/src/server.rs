@@ -17,6 +17,7 @@ use tonic::transport::Server;
 use crate::Entropy;
 use crate::admin::Admin;
 use crate::authenticate::Gate;
+use crate::entrance::Entrance;
 use crate::listener::Listener;
 use crate::subscriber::Subscriber;
 
@@ -101,16 +102,18 @@ impl Api {
                 gate.clone(),
                 Arc::clone(&config.clock),
             );
-            SubscriberServiceServer::new(service)
+            let server = SubscriberServiceServer::new(service)
                 .max_decoding_message_size(DECODE_BYTES_MAX)
-                .max_encoding_message_size(ENCODE_BYTES_MAX)
+                .max_encoding_message_size(ENCODE_BYTES_MAX);
+            Entrance::new(server, gate.clone())
         });
         let admin = config.keyring.filter(|_| config.services.admin).map(|keyring| {
             let service =
-                Admin::new(config.store, config.directory, keyring, gate, config.clock, config.entropy);
-            AdminServiceServer::new(service)
+                Admin::new(config.store, config.directory, keyring, gate.clone(), config.clock, config.entropy);
+            let server = AdminServiceServer::new(service)
                 .max_decoding_message_size(ADMIN_DECODE_BYTES_MAX)
-                .max_encoding_message_size(ENCODE_BYTES_MAX)
+                .max_encoding_message_size(ENCODE_BYTES_MAX);
+            Entrance::new(server, gate)
         });
         if subscriber.is_some() {
             health.set_serving::<SubscriberServiceServer<Subscriber>>().await;

@@ -37,3 +37,9 @@ pub(crate) fn duration(
 pub(crate) fn duration_to_proto(duration: Duration) -> prost_types::Duration {
     duration.try_into().unwrap_or(prost_types::Duration { seconds: 315_576_000_000, nanos: 0 })
 }
+
+/// Microseconds of either sign as the protocol writes them.
+pub(crate) fn micros_to_proto(micros: i64) -> prost_types::Duration {
+    let nanos = (micros % 1_000_000) * 1_000;
+    prost_types::Duration { seconds: micros / 1_000_000, nanos: i32::try_from(nanos).unwrap_or(0) }
+}

@@ -229,6 +229,17 @@ pub(crate) fn one_connection_too_many(request_id: RequestId) -> Vec<u8> {
     .into_bytes()
 }
 
+/// The bytes of the answer to a peer that speaks plain HTTP where TLS is expected.
+pub(crate) fn needs_tls(request_id: RequestId) -> Vec<u8> {
+    let body = r#"{"error":"tls_required","message":"this port takes TLS only: use https:// in the URL"}"#;
+    format!(
+        "HTTP/1.1 400 Bad Request\r\nx-request-id: {request_id}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use portero_types::Timestamp;

@@ -1,14 +1,14 @@
 //! Reading a body within bounds of size, time and memory.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+
+use crate::limits::in_flight::{Memory, Share};
 
 /// How much of an unwanted body is read and dropped, so that the sender sees the answer rather than a reset.
 const DISCARD_BYTES_MAX: usize = 1024 * 1024;
@@ -20,12 +20,12 @@ pub(crate) struct Received {
     /// The bytes.
     pub(crate) bytes: Bytes,
     /// The share.
-    _share: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 impl Received {
     /// A body and its share.
-    pub(crate) const fn new(bytes: Bytes, share: OwnedSemaphorePermit) -> Self {
+    pub(crate) const fn new(bytes: Bytes, share: Share) -> Self {
         Self { bytes, _share: share }
     }
 }
@@ -44,6 +44,8 @@ pub(crate) enum BodyError {
     TooLarge,
     /// The memory for bodies is used up.
     NoMemory,
+    /// The tenant's part of the memory for bodies is used up.
+    TenantMemory,
     /// It took too long.
     Timeout,
     /// It ended early or is malformed.
@@ -57,7 +59,7 @@ pub(crate) async fn read<B>(
     body: &mut B,
     bytes_max: usize,
     deadline: Instant,
-    memory: &Arc<Semaphore>,
+    memory: &Memory,
 ) -> Result<Received, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -69,7 +71,7 @@ where
     if announced > bytes_max {
         return Err(BodyError::TooLarge);
     }
-    let mut share = take(memory, announced)?;
+    let mut share = memory.take(announced)?;
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
     loop {
@@ -85,8 +87,8 @@ where
         if total > bytes_max {
             return Err(BodyError::TooLarge);
         }
-        if total > share.num_permits() {
-            share.merge(take(memory, total - share.num_permits())?);
+        if total > share.bytes() {
+            share.merge(memory.take(total - share.bytes())?);
         }
         match &first {
             // The common body comes in one piece and is not copied.
@@ -101,12 +103,6 @@ where
         }
     }
     Ok(Received::new(first.unwrap_or_else(|| rest.freeze()), share))
-}
-
-/// A share of so many bytes.
-pub(crate) fn take(memory: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, BodyError> {
-    let permits = u32::try_from(bytes).map_err(|_| BodyError::TooLarge)?;
-    Arc::clone(memory).try_acquire_many_owned(permits).map_err(|_| BodyError::NoMemory)
 }
 
 /// Reads and drops what is left of a body, within bounds.
@@ -131,12 +127,20 @@ where
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::sync::Arc;
 
     use futures::stream;
     use http_body::Frame;
     use http_body_util::{Full, StreamBody};
+    use portero_types::TenantNo;
+    use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::limits::in_flight::Held;
+
+    fn of_one(whole: &Arc<Semaphore>) -> Memory {
+        Memory::new(Arc::clone(whole), Held::new(usize::MAX), TenantNo(1))
+    }
 
     fn chunks(parts: &[&'static str]) -> impl Body<Data = Bytes, Error = Infallible> + Unpin + use<> {
         let frames: Vec<_> =
@@ -151,7 +155,7 @@ mod tests {
     #[tokio::test]
     async fn pieces_are_joined_in_order() {
         let memory = Arc::new(Semaphore::new(100));
-        let body = read(&mut chunks(&["a", "", "bc", "d"]), 4, soon(), &memory).await.expect("fits");
+        let body = read(&mut chunks(&["a", "", "bc", "d"]), 4, soon(), &of_one(&memory)).await.expect("fits");
         assert_eq!(body.bytes, "abcd");
         assert_eq!(memory.available_permits(), 96, "the share is held with the body");
         drop(body);
@@ -161,7 +165,8 @@ mod tests {
     #[tokio::test]
     async fn an_unannounced_body_over_the_bound_is_refused_and_gives_its_share_back() {
         let memory = Arc::new(Semaphore::new(100));
-        let error = read(&mut chunks(&["abc", "de"]), 4, soon(), &memory).await.expect_err("too large");
+        let error =
+            read(&mut chunks(&["abc", "de"]), 4, soon(), &of_one(&memory)).await.expect_err("too large");
         assert_eq!(error, BodyError::TooLarge);
         assert_eq!(memory.available_permits(), 100);
     }
@@ -170,7 +175,10 @@ mod tests {
     async fn an_announced_body_over_the_bound_is_refused_before_reading() {
         let memory = Arc::new(Semaphore::new(100));
         let mut body = Full::new(Bytes::from_static(b"abcde"));
-        assert_eq!(read(&mut body, 4, soon(), &memory).await.expect_err("too large"), BodyError::TooLarge);
+        assert_eq!(
+            read(&mut body, 4, soon(), &of_one(&memory)).await.expect_err("too large"),
+            BodyError::TooLarge
+        );
         assert!(!body.is_end_stream(), "nothing was read");
     }
 
@@ -178,8 +186,11 @@ mod tests {
     async fn a_body_without_memory_left_is_shed() {
         let memory = Arc::new(Semaphore::new(3));
         let mut body = Full::new(Bytes::from_static(b"abcd"));
-        assert_eq!(read(&mut body, 10, soon(), &memory).await.expect_err("shed"), BodyError::NoMemory);
-        let error = read(&mut chunks(&["ab", "cd"]), 10, soon(), &memory).await.expect_err("shed");
+        assert_eq!(
+            read(&mut body, 10, soon(), &of_one(&memory)).await.expect_err("shed"),
+            BodyError::NoMemory
+        );
+        let error = read(&mut chunks(&["ab", "cd"]), 10, soon(), &of_one(&memory)).await.expect_err("shed");
         assert_eq!(error, BodyError::NoMemory);
         assert_eq!(memory.available_permits(), 3);
     }
@@ -188,7 +199,10 @@ mod tests {
     async fn a_body_that_never_ends_times_out() {
         let memory = Arc::new(Semaphore::new(3));
         let mut body = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
-        assert_eq!(read(&mut body, 10, soon(), &memory).await.expect_err("late"), BodyError::Timeout);
+        assert_eq!(
+            read(&mut body, 10, soon(), &of_one(&memory)).await.expect_err("late"),
+            BodyError::Timeout
+        );
         discard(body).await;
     }
 }

@@ -4,11 +4,21 @@ use std::time::Duration;
 
 use portero_types::limits;
 
+use crate::forwarded::TrustedProxies;
+use crate::limits::LimitsConfig;
+
 /// How much the edge takes, and how long it waits. Every bound is per process.
 #[derive(Clone, Debug)]
 pub struct EdgeConfig {
     /// Most open connections; one more is answered 503 and closed. Default 4,096.
     pub connections_max: usize,
+    /// Most open connections of one client address; one more is answered 503 and closed. Trusted proxies may have any number.
+    /// Default 1,000.
+    pub connections_per_address_max: usize,
+    /// Who may say for whom it forwards a request. Default nobody.
+    pub trusted_proxies: TrustedProxies,
+    /// Who may send how much.
+    pub limits: LimitsConfig,
     /// Most requests of one HTTP/2 connection at once. Default 128.
     pub http2_streams_max: u32,
     /// Largest request head, bytes; a larger one is answered 431. At least 8 KiB. Default 64 KiB.
@@ -41,6 +51,9 @@ impl Default for EdgeConfig {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
             connections_max: 4_096,
+            connections_per_address_max: 1_000,
+            trusted_proxies: TrustedProxies::default(),
+            limits: LimitsConfig::default(),
             http2_streams_max: 128,
             head_bytes_max: 64 * 1024,
             header_timeout: Duration::from_secs(10),

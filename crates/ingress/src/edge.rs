@@ -1,5 +1,6 @@
 //! One request, from its head to its answer: everything that comes before its body is read, and the answer after.
 
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use http_body::Body;
 use portero_directory::{Directory, Source, Verification};
 use portero_outbound::Fetch;
 use portero_prefilter::Prefilter;
-use portero_types::{Clock, IngestKey, RequestId};
+use portero_types::{Clock, IngestKey, RequestId, TenantNo};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
@@ -22,9 +23,13 @@ use crate::answer::{Answer, AnswerBody};
 use crate::config::EdgeConfig;
 use crate::encoding::{self, Coding};
 use crate::handshake::SecretWriter;
+use crate::limits::client::Client;
+use crate::limits::in_flight::{Held, Memory};
+use crate::limits::{Admission, Limiter, Rates, Who};
 use crate::process::{self, Work};
 use crate::refusal::Refusal;
 use crate::rejections::{RejectionQueue, Seen};
+use crate::secret_uses::SecretUses;
 use crate::{body, examine, metrics};
 
 /// Fresh random bits, from a cryptographically secure source. Must not block.
@@ -45,6 +50,8 @@ pub struct Parts {
     pub fetch: Arc<dyn Fetch>,
     /// Takes secrets that handshakes bring.
     pub secrets: Arc<dyn SecretWriter>,
+    /// Where it is counted what secrets verify.
+    pub secret_uses: SecretUses,
     /// Where refused requests are remembered.
     pub rejections: RejectionQueue,
     /// Wall time.
@@ -66,6 +73,11 @@ pub(crate) struct Shared {
     memory: Arc<Semaphore>,
     /// One permit per request past its head.
     requests: Arc<Semaphore>,
+    /// Bytes of bodies by tenant.
+    tenant_memory: Arc<Held<TenantNo>>,
+    /// Requests past their heads by tenant.
+    tenant_requests: Arc<Held<TenantNo>>,
+    limiter: Arc<Limiter>,
     /// One permit per large body that is examined.
     large: Semaphore,
     /// Everything that goes on when a client leaves.
@@ -82,7 +94,13 @@ impl Edge {
     /// An edge over the rest of the gateway.
     #[must_use]
     pub fn new(config: EdgeConfig, parts: Parts) -> Self {
+        let part = |whole: usize| whole.saturating_mul(config.limits.in_flight_percent as usize) / 100;
+        // Whatever its part is, a tenant can send one body of any size.
+        let tenant_bytes = part(config.body_bytes_in_flight_max).max(config.body_bytes_max);
         Self(Arc::new(Shared {
+            tenant_memory: Held::new(tenant_bytes),
+            tenant_requests: Held::new(part(config.requests_max).max(1)),
+            limiter: Limiter::new(config.limits.clone()),
             memory: Arc::new(Semaphore::new(config.body_bytes_in_flight_max)),
             requests: Arc::new(Semaphore::new(config.requests_max)),
             large: examine::slots(),
@@ -97,14 +115,20 @@ impl Edge {
         &self.0.config
     }
 
-    /// One permit per byte of a body that may still be held.
-    pub(crate) fn memory(&self) -> &Arc<Semaphore> {
-        &self.0.memory
+    /// The memory for bodies, as a tenant has it.
+    pub(crate) fn memory(&self, tenant: TenantNo) -> Memory {
+        Memory::new(Arc::clone(&self.0.memory), Arc::clone(&self.0.tenant_memory), tenant)
     }
 
     /// One permit per large body that may still be examined.
     pub(crate) fn slots_for_large(&self) -> &Semaphore {
         &self.0.large
+    }
+
+    /// Requests past their heads.
+    #[cfg(test)]
+    pub(crate) fn requests_in_flight(&self) -> usize {
+        self.0.config.requests_max - self.0.requests.available_permits()
     }
 
     pub(crate) fn new_request_id(&self) -> RequestId {
@@ -117,10 +141,10 @@ impl Edge {
         self.0.tasks.wait().await;
     }
 
-    /// Answers one request.
+    /// Answers one request that came from `peer`; `None` where no network was between.
     ///
     /// Cancel-safe in the sense that matters: when it is dropped after the body was read, the event is stored all the same.
-    pub async fn handle<B>(&self, request: Request<B>) -> Response<AnswerBody>
+    pub async fn handle<B>(&self, request: Request<B>, peer: Option<IpAddr>) -> Response<AnswerBody>
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Send,
@@ -135,20 +159,20 @@ impl Edge {
             body_bytes = field::Empty,
             decision = field::Empty,
         );
-        let answer = self.answer(request, request_id).instrument(span.clone()).await;
+        let answer = self.answer(request, peer, request_id).instrument(span.clone()).await;
         span.record("decision", answer.outcome);
         metrics::request(answer.outcome);
         answer.into_response(request_id)
     }
 
-    async fn answer<B>(&self, request: Request<B>, request_id: RequestId) -> Answer
+    async fn answer<B>(&self, request: Request<B>, peer: Option<IpAddr>, request_id: RequestId) -> Answer
     where
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Send,
     {
         let (head, mut body) = request.into_parts();
         let waits_for_us = head.headers.contains_key(EXPECT);
-        match self.admit(head, &mut body, request_id).await {
+        match self.admit(head, &mut body, peer, request_id).await {
             Ok(answer) => answer,
             Err(refusal) => {
                 if !body.is_end_stream() && !waits_for_us {
@@ -163,11 +187,12 @@ impl Edge {
         }
     }
 
-    /// The order of work: source, method, encoding, size; then the body; then everything else in a task of its own.
+    /// The order of work: source, method, limits, encoding, size; then the body; then everything else in a task of its own.
     async fn admit<B>(
         &self,
         head: request::Parts,
         body: &mut B,
+        peer: Option<IpAddr>,
         request_id: RequestId,
     ) -> Result<Answer, Refusal>
     where
@@ -191,14 +216,25 @@ impl Edge {
         if handshake_only && !verification.recipe.answers_method(head.method.as_str()) {
             return Err(Refusal::MethodNotAllowed(ALLOWED));
         }
-        let slot = Arc::clone(&self.0.requests).try_acquire_owned().map_err(|_| Refusal::Overloaded)?;
-        let (coding, received) = match self.receive(&head, body, verification, handshake_only).await {
-            Ok(received) => received,
-            Err(refusal) => {
-                self.note_unread(&source, &head, request_id, &refusal);
-                return Err(refusal);
+        let admission = self.within_limits(&source, &head, peer).inspect_err(|refusal| {
+            self.note_unread(&source, &head, request_id, refusal);
+        })?;
+        let received = match self.slot(&source) {
+            Ok(slot) => {
+                let received = self.receive(&source, &head, body, verification, handshake_only).await;
+                received.map(|(coding, received)| (coding, (received, slot)))
             }
+            Err(refusal) => Err(refusal),
         };
+        let (coding, held) = received.inspect_err(|refusal| {
+            refusal.settle(&admission);
+            self.note_unread(&source, &head, request_id, refusal);
+        })?;
+        let source = self.latest(&source).inspect_err(|refusal| {
+            refusal.settle(&admission);
+            self.note_unread(&source, &head, request_id, refusal);
+        })?;
+        let received = &held.0;
         span.record("body_bytes", received.bytes.len());
         let work = Work {
             request_id,
@@ -209,13 +245,43 @@ impl Edge {
             coding,
             handshake_only,
             source,
+            admission,
         };
-        self.run(work, (received, slot)).await
+        self.run(work, held).await
+    }
+
+    /// Whether the sender may send, and to this source.
+    fn within_limits(
+        &self,
+        source: &Source,
+        head: &request::Parts,
+        peer: Option<IpAddr>,
+    ) -> Result<Admission, Refusal> {
+        let Shared { config, parts, limiter, .. } = &*self.0;
+        let address = peer.map(|peer| config.trusted_proxies.client_address(peer, &head.headers));
+        let tenant = parts.directory.snapshot().tenant_by_no(source.tenant_no).map(|tenant| tenant.limits);
+        let gateways = parts.directory.edges();
+        let who = Who {
+            tenant: source.tenant_no,
+            source: source.no,
+            client: address.map_or(Client::unknown(), Client::of),
+            tenant_rates: Rates::of(&tenant.unwrap_or_default(), &config.limits.tenant, gateways),
+            source_rates: Rates::of(&source.limits, &config.limits.source, gateways),
+        };
+        limiter.admit(who).map_err(Refusal::Limited)
+    }
+
+    /// Leave to hold a request, of the whole and of the tenant's part.
+    fn slot(&self, source: &Source) -> Result<impl Send + 'static + use<>, Refusal> {
+        let tenant = self.0.tenant_requests.take(source.tenant_no, 1).ok_or(Refusal::TenantOverloaded)?;
+        let whole = Arc::clone(&self.0.requests).try_acquire_owned().map_err(|_| Refusal::Overloaded)?;
+        Ok((tenant, whole))
     }
 
     /// The body and what it is packed in. Nothing is read of one that cannot be taken anyway.
     async fn receive<B>(
         &self,
+        source: &Source,
         head: &request::Parts,
         body: &mut B,
         verification: &Verification,
@@ -226,7 +292,7 @@ impl Edge {
     {
         if handshake_only {
             // What a GET sends beside its query means nothing, and is not read.
-            let nothing = body::take(&self.0.memory, 0).map_err(Refusal::Body)?;
+            let nothing = self.memory(source.tenant_no).take(0).map_err(Refusal::Body)?;
             return Ok((None, body::Received::new(Bytes::new(), nothing)));
         }
         let takes_packed = verification.recipe.compressed().is_some();
@@ -239,7 +305,8 @@ impl Edge {
         };
         let config = &self.0.config;
         let deadline = Instant::now() + config.body_timeout;
-        let received = body::read(body, config.body_bytes_max, deadline, &self.0.memory).await;
+        let received =
+            body::read(body, config.body_bytes_max, deadline, &self.memory(source.tenant_no)).await;
         let received = received.map_err(Refusal::Body)?;
         metrics::body(received.bytes.len());
         Ok((coding, received))
@@ -280,12 +347,22 @@ impl Edge {
         self.0.parts.rejections.note(&seen, refusal);
     }
 
+    /// Neither "unknown" nor "verified" can be said with an old configuration.
+    pub(crate) fn fresh(&self) -> Result<(), Refusal> {
+        if self.0.parts.directory.is_fresh() { Ok(()) } else { Err(Refusal::ConfigStale) }
+    }
+
+    /// A source as it is by now: its request may have been long under way.
+    fn latest(&self, source: &Source) -> Result<Arc<Source>, Refusal> {
+        self.fresh()?;
+        let snapshot = self.0.parts.directory.snapshot();
+        let found = snapshot.source_by_no(source.no).filter(|now| now.ingest_key == source.ingest_key);
+        found.map(Arc::clone).ok_or(Refusal::NotFound)
+    }
+
     /// The source of a path: `/in/{key}`, with or without a trailing slash. Every other path is equally unknown.
     fn resolve(&self, path: &str) -> Result<Arc<Source>, Refusal> {
-        if !self.0.parts.directory.is_fresh() {
-            // Neither "unknown" nor "verified" can be said with an old configuration.
-            return Err(Refusal::ConfigStale);
-        }
+        self.fresh()?;
         let key = path.strip_prefix("/in/").ok_or(Refusal::NotFound)?;
         let key: IngestKey = key.strip_suffix('/').unwrap_or(key).parse().map_err(|_| Refusal::NotFound)?;
         let snapshot = self.0.parts.directory.snapshot();

@@ -1,16 +1,15 @@
 //! Content codings: which one a body came in, and undoing it within the bounds of size and memory.
 
 use std::io::{self, Read};
-use std::sync::Arc;
 
 use bytes::BytesMut;
 use flate2::bufread::MultiGzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
-use tokio::sync::Semaphore;
 
-use crate::body::{self, BodyError, Received};
+use crate::body::{BodyError, Received};
+use crate::limits::in_flight::Memory;
 
 /// What a source takes whose provider never packs.
 pub(crate) const NONE: &str = "identity";
@@ -71,7 +70,7 @@ pub(crate) async fn inflate(
     coding: Coding,
     wire: &[u8],
     bytes_max: usize,
-    memory: &Arc<Semaphore>,
+    memory: &Memory,
 ) -> Result<Received, InflateError> {
     let mut reader: Box<dyn Read + Send + '_> = match coding {
         Coding::Gzip => Box::new(MultiGzDecoder::new(wire)),
@@ -79,7 +78,7 @@ pub(crate) async fn inflate(
     };
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut whole = BytesMut::new();
-    let mut share = body::take(memory, 0).map_err(InflateError::Body)?;
+    let mut share = memory.take(0).map_err(InflateError::Body)?;
     for turn in 1_usize.. {
         let bytes = reader.read(&mut chunk).map_err(|_| InflateError::Malformed)?;
         if bytes == 0 {
@@ -88,7 +87,7 @@ pub(crate) async fn inflate(
         if whole.len() + bytes > bytes_max {
             return Err(InflateError::Body(BodyError::TooLarge));
         }
-        share.merge(body::take(memory, bytes).map_err(InflateError::Body)?);
+        share.merge(memory.take(bytes).map_err(InflateError::Body)?);
         whole.extend_from_slice(&chunk[..bytes]);
         if turn.is_multiple_of(CHUNKS_PER_TURN) {
             tokio::task::yield_now().await;
@@ -140,13 +139,21 @@ impl Read for Zlib<'_> {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::sync::Arc;
 
     use bytes::Bytes;
     use flate2::Compression;
     use flate2::write::{GzEncoder, ZlibEncoder};
     use http::HeaderValue;
+    use portero_types::TenantNo;
+    use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::limits::in_flight::Held;
+
+    fn of_one(whole: &Arc<Semaphore>) -> Memory {
+        Memory::new(Arc::clone(whole), Held::new(usize::MAX), TenantNo(1))
+    }
 
     fn packed(coding: Coding, plain: &[u8]) -> Vec<u8> {
         match coding {
@@ -165,7 +172,7 @@ mod tests {
 
     async fn inflated(coding: Coding, wire: &[u8]) -> Result<Bytes, InflateError> {
         let memory = Arc::new(Semaphore::new(1 << 20));
-        let result = inflate(coding, wire, 1 << 20, &memory).await.map(|received| received.bytes);
+        let result = inflate(coding, wire, 1 << 20, &of_one(&memory)).await.map(|received| received.bytes);
         assert_eq!(memory.available_permits(), 1 << 20, "its share is given back");
         result
     }
@@ -233,15 +240,15 @@ mod tests {
         for coding in [Coding::Gzip, Coding::Deflate] {
             let bomb = packed(coding, &vec![0; 64 << 20]);
             assert!(bomb.len() < 128 << 10, "small on the wire");
-            let result = inflate(coding, &bomb, 1 << 20, &memory).await.map(|_| ());
+            let result = inflate(coding, &bomb, 1 << 20, &of_one(&memory)).await.map(|_| ());
             assert_eq!(result, Err(InflateError::Body(BodyError::TooLarge)));
             let taken = Arc::clone(&memory).try_acquire_many_owned((1 << 20) - 100_000).expect("free");
-            let result = inflate(coding, &bomb, 1 << 20, &memory).await.map(|_| ());
+            let result = inflate(coding, &bomb, 1 << 20, &of_one(&memory)).await.map(|_| ());
             assert_eq!(result, Err(InflateError::Body(BodyError::NoMemory)));
             drop(taken);
             assert_eq!(memory.available_permits(), 1 << 20);
         }
         let full = packed(Coding::Gzip, &vec![0; 1 << 20]);
-        assert!(inflate(Coding::Gzip, &full, 1 << 20, &memory).await.is_ok(), "at the bound");
+        assert!(inflate(Coding::Gzip, &full, 1 << 20, &of_one(&memory)).await.is_ok(), "at the bound");
     }
 }

@@ -120,6 +120,7 @@ fn look(case: &Case, verification: &Verification, request: &Request<'_>) -> Resu
     }
     let _span = tracing::info_span!("verify").entered();
     let verified = portero_recipe::verify(recipe, request, secrets, now)?;
+    case.work.admission.verified();
     let plain = Request { body: &case.bodies.plain, ..*request };
     let confirm = portero_recipe::follow_up(recipe, &plain, &verified);
     let events = portero_recipe::extract(recipe, &plain, &verified)?;

@@ -1,9 +1,9 @@
 //! The HTTP edge: where providers deliver, and where an event becomes durable before it is answered.
 //!
 //! ```text
-//! connection ─ head ─ source? ─ method? ─ encoding? ─ body within bounds ─┐
-//!   ┌─────────────────────────────────────────────────────────────────────┘  (a task of its own: the client may leave)
-//!   └ inflate ─ fetch what verification needs ─ handshake ─ verify ─ extract ─ confirm ─ pre-filter ─ accept
+//! connection ─ head ─ source? ─ method? ─ limits? ─ encoding? ─ body within bounds ─┐
+//!   ┌───────────────────────────────────────────────────────────────────────────────┘  (a task of its own: the client may leave)
+//!   └ inflate ─ fetch what verification needs ─ handshake ─ verify ─ extract ─ limits? ─ confirm ─ pre-filter ─ accept
 //! ```
 //!
 //! - [`Edge`] answers one request; [`serve`] runs it on a listener, within bounds, and closes gracefully.
@@ -23,12 +23,15 @@ mod edge;
 mod encoding;
 mod event;
 mod examine;
+pub mod forwarded;
 mod handshake;
+mod limits;
 pub mod metrics;
 mod outgoing;
 mod process;
 mod refusal;
 mod rejections;
+mod secret_uses;
 mod server;
 mod sniff;
 mod submit;
@@ -42,5 +45,7 @@ pub use answer::{AnswerBody, REQUEST_ID_HEADER};
 pub use config::EdgeConfig;
 pub use edge::{Edge, Parts, Random, TraceParent};
 pub use handshake::{NoSecrets, SecretNotWritten, SecretWriter};
+pub use limits::{LimitsConfig, SendingLimits, UnverifiedLimits};
 pub use rejections::{RejectionQueue, RejectionWriter, SealCapture, sweep as sweep_rejections};
+pub use secret_uses::SecretUses;
 pub use server::serve;

@@ -9,6 +9,7 @@ const REJECTIONS: &str = "portero_ingress_rejections_total";
 const EVENTS: &str = "portero_ingress_events_total";
 const ACCEPT_SECONDS: &str = "portero_ingress_accept_seconds";
 const BODY_BYTES: &str = "portero_ingress_body_bytes";
+const LIMITED: &str = "portero_ingress_limited_total";
 const CONNECTIONS: &str = "portero_ingress_connections";
 const INFLATED_BYTES: &str = "portero_ingress_inflated_bytes";
 const CONFIRMATIONS: &str = "portero_ingress_confirmations_total";
@@ -24,6 +25,10 @@ pub fn describe() {
     describe_counter!(EVENTS, "Verified events, by what became of them.");
     describe_histogram!(ACCEPT_SECONDS, Unit::Seconds, "From the last byte of a body to its answer.");
     describe_histogram!(BODY_BYTES, Unit::Bytes, "Sizes of bodies that were read.");
+    describe_counter!(
+        LIMITED,
+        "Requests and connections refused because somebody has enough, by whose limit it is."
+    );
     describe_gauge!(CONNECTIONS, "Open connections at the edge.");
     describe_histogram!(INFLATED_BYTES, Unit::Bytes, "Sizes that compressed bodies inflated to.");
     describe_counter!(CONFIRMATIONS, "Subscriptions that providers asked to confirm, by outcome.");
@@ -46,6 +51,12 @@ pub(crate) fn rejection(reason: &'static str) {
 /// Counts an event. `outcome` is one of accepted, duplicate, conflict, failed.
 pub(crate) fn event(outcome: &'static str) {
     counter!(EVENTS, "outcome" => outcome).increment(1);
+}
+
+/// Counts what a limit refused. `limit` is one of tenant, source, unverified_source, unverified_address, tenant_in_flight,
+/// address_connections.
+pub(crate) fn limited(limit: &'static str) {
+    counter!(LIMITED, "limit" => limit).increment(1);
 }
 
 /// Measures a body that was read.

@@ -5,13 +5,14 @@
 //! except where the signature itself lives there.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{StatusCode, request};
 use portero_directory::{Source, Verification};
 use portero_recipe::{Compressed, Reason, Rejection};
-use portero_types::{NewEvent, RequestId, Timestamp};
+use portero_types::{NewEvent, RequestId, SecretNo, Timestamp};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -21,6 +22,7 @@ use crate::body::Received;
 use crate::edge::{ALLOWED, Edge};
 use crate::encoding::{self, Coding, InflateError};
 use crate::examine::{Case, Found, examine};
+use crate::limits::Admission;
 use crate::refusal::{Refusal, Rejected};
 use crate::rejections::Seen;
 use crate::{event, handshake, metrics, outgoing, submit};
@@ -39,6 +41,8 @@ pub(crate) struct Work {
     /// Only a handshake may be answered: the method carries no event.
     pub(crate) handshake_only: bool,
     pub(crate) source: Arc<Source>,
+    /// By what leave its body was read.
+    pub(crate) admission: Admission,
 }
 
 /// A body as it is signed and as it is read. They differ when the provider signs what it packed.
@@ -56,6 +60,7 @@ pub(crate) async fn decide(edge: &Edge, work: Work) -> Result<Answer, Refusal> {
     let bodies = match unpack(edge, &work, verification).await {
         Ok(bodies) => bodies,
         Err(refusal) => {
+            refusal.settle(&work.admission);
             note(edge, &work, &work.wire, &refusal);
             return Err(refusal);
         }
@@ -63,6 +68,7 @@ pub(crate) async fn decide(edge: &Edge, work: Work) -> Result<Answer, Refusal> {
     let case = Arc::new(Case { work, bodies });
     let decided = judge(edge, &case, verification).await;
     if let Err(refusal) = &decided {
+        refusal.settle(&case.work.admission);
         note(edge, &case.work, &case.bodies.signed, refusal);
     }
     decided
@@ -96,7 +102,8 @@ async fn unpack(edge: &Edge, work: &Work, verification: &Verification) -> Result
     };
     let compressed = verification.recipe.compressed().ok_or(Refusal::EncodingUnsupported(encoding::NONE))?;
     let bytes_max = edge.config().body_bytes_max;
-    let inflated = encoding::inflate(coding, &work.wire, bytes_max, edge.memory()).await;
+    let inflated =
+        encoding::inflate(coding, &work.wire, bytes_max, &edge.memory(work.source.tenant_no)).await;
     let inflated = inflated.map_err(|error| match error {
         InflateError::Body(error) => Refusal::Body(error),
         InflateError::Malformed => rejected(
@@ -125,6 +132,7 @@ async fn judge(edge: &Edge, case: &Arc<Case>, verification: &Verification) -> Re
         Found::Handshake(found) => return handshake::answer(edge, work, verification, found).await,
         Found::Nothing => return Err(Refusal::MethodNotAllowed(ALLOWED)),
         Found::Events { confirm, events } => {
+            work.admission.count(events.len(), case.bodies.plain.len()).map_err(Refusal::Limited)?;
             if let Some(wanted) = confirm {
                 outgoing::confirm(edge, work.source.no, &wanted).await?;
             }
@@ -146,11 +154,19 @@ async fn judge(edge: &Edge, case: &Arc<Case>, verification: &Verification) -> Re
         headers: &work.head.headers,
         body: &case.bodies.plain,
     };
-    commit(edge, verification, event::build(&shared, extracted, edge.config(), &edge.0.parts.random)).await
+    let secrets: BTreeSet<SecretNo> = extracted.iter().filter_map(|found| found.secret).collect();
+    let events = event::build(&shared, extracted, edge.config(), &edge.0.parts.random);
+    let answer = commit(edge, verification, events).await?;
+    for secret in secrets {
+        edge.0.parts.secret_uses.count(secret, work.received_at);
+    }
+    Ok(answer)
 }
 
 /// Commits events and says so.
 async fn commit(edge: &Edge, verification: &Verification, events: Vec<NewEvent>) -> Result<Answer, Refusal> {
+    // Fetching and waiting take time too, and a machine may be suspended at any point.
+    edge.fresh()?;
     let receipts: Vec<_> = events.iter().map(|event| event.receipt_id).collect();
     let results = submit::accept(edge, events).instrument(tracing::info_span!("accept")).await;
     let mut words = Vec::with_capacity(results.len());
@@ -159,12 +175,22 @@ async fn commit(edge: &Edge, verification: &Verification, events: Vec<NewEvent>)
         match result {
             Ok(outcome) => words.push(EventWords::new(outcome, receipt_id)),
             // A refused event is the last thing to report: whatever else failed may be cured by sending again.
-            Err(failure) if failed.is_none_or(|known| known == Failure::Refused) => failed = Some(failure),
+            Err(failure)
+                if failed.is_none_or(|known| matches!(known, Failure::Refused | Failure::Revoked)) =>
+            {
+                failed = Some(failure);
+            }
             Err(_) => {}
         }
     }
-    if let Some(failure) = failed {
-        return Err(Refusal::NotCommitted(failure));
+    match failed {
+        // The database knows of the revocation, and this gateway not yet.
+        Some(Failure::Revoked) => {
+            let detail = "the request is signed with a secret that was revoked";
+            return Err(rejected(verification, &Rejection::new(Reason::SecretRevoked, detail)));
+        }
+        Some(failure) => return Err(Refusal::NotCommitted(failure)),
+        None => {}
     }
     let answer = Answer::committed(words);
     Ok(match verification.recipe.accepted_reply() {

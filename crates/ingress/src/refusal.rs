@@ -11,6 +11,7 @@ use portero_recipe::Reply;
 use crate::accept::Failure;
 use crate::answer::{Answer, ErrorWords};
 use crate::body::BodyError;
+use crate::limits::{Admission, Limit, Limited};
 
 /// A refused request that verified or could not be read.
 #[derive(Clone, Debug)]
@@ -38,6 +39,10 @@ pub(crate) enum Refusal {
     Body(BodyError),
     /// Too much in flight.
     Overloaded,
+    /// Too much of this tenant in flight.
+    TenantOverloaded,
+    /// Somebody has sent as much as allowed.
+    Limited(Limited),
     /// The configuration in memory is too old to trust.
     ConfigStale,
     /// This source's recipe or secrets cannot be used.
@@ -100,6 +105,8 @@ impl Refusal {
             Self::Overloaded => {
                 Row::unavailable("overloaded", "too many requests are in flight; try again", 1)
             }
+            Self::TenantOverloaded => Row::unavailable("overloaded", TENANT_IN_FLIGHT, 1),
+            Self::Limited(limited) => limited_row(*limited),
             Self::ConfigStale => {
                 Row::unavailable("config_stale", "the gateway cannot read its configuration; try again", 5)
             }
@@ -146,16 +153,60 @@ impl Refusal {
                 let detail = format!("what the request calls for cannot be fetched: {error}");
                 Some(("FETCH_FAILED", Cow::Owned(detail)))
             }
+            Self::Limited(limited) if limited.is_about_proof() => Some((
+                "UNVERIFIED_LIMITED",
+                Cow::Borrowed(
+                    "requests that do not verify come faster than they are examined; this one was not read",
+                ),
+            )),
+            Self::Limited(limited) => Some((
+                "RATE_LIMITED",
+                Cow::Borrowed(if limited.limit == Limit::Tenant {
+                    "the tenant's sources send more than the tenant may"
+                } else {
+                    "the source sends more than it may"
+                }),
+            )),
             Self::NotFound
             | Self::MethodNotAllowed(_)
-            | Self::Body(BodyError::NoMemory | BodyError::Timeout | BodyError::Broken)
+            | Self::Body(
+                BodyError::NoMemory | BodyError::TenantMemory | BodyError::Timeout | BodyError::Broken,
+            )
             | Self::Overloaded
+            | Self::TenantOverloaded
             | Self::ConfigStale
             | Self::SourceDisabled
             | Self::SecretNotStored
             | Self::NotCommitted(_)
             | Self::DeadlineExceeded
             | Self::Internal => None,
+        }
+    }
+
+    /// Whether the owner is told once in a while only: many requests are refused alike.
+    pub(crate) const fn comes_in_crowds(&self) -> bool {
+        matches!(self, Self::Limited(_))
+    }
+
+    /// Tells the limits what became of a request that was refused.
+    pub(crate) fn settle(&self, admission: &Admission) {
+        match self {
+            Self::Rejected(_)
+            | Self::EncodingUnsupported(_)
+            | Self::MethodNotAllowed(_)
+            | Self::Body(BodyError::TooLarge | BodyError::Timeout | BodyError::Broken) => admission.failed(),
+            Self::NotFound
+            | Self::Body(BodyError::NoMemory | BodyError::TenantMemory)
+            | Self::Overloaded
+            | Self::TenantOverloaded
+            | Self::Limited(_)
+            | Self::ConfigStale
+            | Self::SourceDisabled
+            | Self::FetchFailed(_)
+            | Self::SecretNotStored
+            | Self::NotCommitted(_)
+            | Self::DeadlineExceeded
+            | Self::Internal => admission.undecided(),
         }
     }
 
@@ -188,12 +239,34 @@ impl Refusal {
     }
 }
 
+const TENANT_IN_FLIGHT: &str = "too much of this tenant is in flight; try again";
+
+/// Comes back when there is room, to the second, rounded up.
+fn limited_row(limited: Limited) -> Row {
+    let (code, message) = match limited.limit {
+        Limit::Tenant => ("rate_limited", "the tenant sends more than it may; send it again later"),
+        Limit::Source => ("rate_limited", "this source sends more than it may; send it again later"),
+        Limit::UnverifiedSource => {
+            ("unverified_limited", "too many requests that do not verify come to this URL; try again later")
+        }
+        Limit::UnverifiedAddress => (
+            "unverified_limited",
+            "too many requests that do not verify come from your address; try again later",
+        ),
+    };
+    let mut row = Row::new(StatusCode::TOO_MANY_REQUESTS, code, message);
+    let seconds = limited.after.as_secs() + u64::from(limited.after.subsec_nanos() > 0);
+    row.retry_after = Some(Duration::from_secs(seconds.max(1)));
+    row
+}
+
 fn body_row(error: BodyError) -> Row {
     match error {
         BodyError::TooLarge => {
             Row::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is larger than this gateway takes")
         }
         BodyError::NoMemory => Row::unavailable("overloaded", "too many bytes are in flight; try again", 1),
+        BodyError::TenantMemory => Row::unavailable("overloaded", TENANT_IN_FLIGHT, 1),
         BodyError::Timeout => {
             Row::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "the body did not arrive in time").closing()
         }
@@ -229,6 +302,12 @@ fn failure_row(failure: Failure) -> Row {
             "store_refused",
             "the event verified but cannot be stored; the gateway's operator must act",
         ),
+        // `process` answers it in the recipe's own words.
+        Failure::Revoked => Row::new(
+            StatusCode::UNAUTHORIZED,
+            "secret_revoked",
+            "the secret that the request is signed with is revoked",
+        ),
         Failure::Broken => {
             Row::unavailable("store_broken", "the store needs attention; the gateway's operator must act", 30)
         }
@@ -258,6 +337,7 @@ mod tests {
             Refusal::MethodNotAllowed("POST, HEAD"),
             Refusal::EncodingUnsupported("identity"),
             Refusal::Overloaded,
+            Refusal::TenantOverloaded,
             Refusal::ConfigStale,
             Refusal::SourceDisabled,
             Refusal::Rejected(Box::new(rejected)),
@@ -268,8 +348,18 @@ mod tests {
             Refusal::Internal,
         ];
         all.extend(
-            [BodyError::TooLarge, BodyError::NoMemory, BodyError::Timeout, BodyError::Broken]
-                .map(Refusal::Body),
+            [
+                BodyError::TooLarge,
+                BodyError::NoMemory,
+                BodyError::TenantMemory,
+                BodyError::Timeout,
+                BodyError::Broken,
+            ]
+            .map(Refusal::Body),
+        );
+        all.extend(
+            [Limit::Tenant, Limit::Source, Limit::UnverifiedSource, Limit::UnverifiedAddress]
+                .map(|limit| Refusal::Limited(Limited { limit, after: Duration::from_millis(1_001) })),
         );
         all.extend(
             [
@@ -286,11 +376,15 @@ mod tests {
     }
 
     #[test]
-    fn every_503_says_when_to_come_back_and_every_answer_has_a_request_id() {
+    fn every_503_and_429_says_when_to_come_back_and_every_answer_has_a_request_id() {
         for refusal in every_refusal() {
             let response = refusal.answer().into_response(request_id());
-            let unavailable = response.status() == StatusCode::SERVICE_UNAVAILABLE;
+            let limited = response.status() == StatusCode::TOO_MANY_REQUESTS;
+            let unavailable = limited || response.status() == StatusCode::SERVICE_UNAVAILABLE;
             assert_eq!(response.headers().contains_key(RETRY_AFTER), unavailable, "{refusal:?}");
+            if limited {
+                assert_eq!(response.headers()[RETRY_AFTER], "2", "never too early");
+            }
             assert!(response.headers().contains_key(REQUEST_ID_HEADER), "{refusal:?}");
             assert!(!response.status().is_success() && !response.status().is_redirection(), "{refusal:?}");
         }

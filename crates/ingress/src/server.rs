@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,16 +12,19 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
-use tokio::io::AsyncReadExt as _;
+use portero_tls::{Refused, ServerTls, turn_away as turn_away_plain};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::answer::one_connection_too_many;
+use crate::answer::{needs_tls, one_connection_too_many};
 use crate::config::EdgeConfig;
 use crate::edge::Edge;
+use crate::limits::client::Client;
+use crate::limits::in_flight::Held;
 use crate::metrics::OpenConnection;
 use crate::sniff::{self, Version};
 
@@ -29,7 +33,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long an idle connection that was asked to close may take.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
-/// Serves the edge on a listener until `shutdown`, then closes gracefully.
+/// Serves the edge on a listener until `shutdown`, then closes gracefully. With `tls` the port takes nothing else; the
+/// handshake counts against [`EdgeConfig::connections_max`] and must be done within [`EdgeConfig::header_timeout`].
 ///
 /// After `shutdown` no connection is taken any more; open ones finish the requests they have begun, within
 /// [`EdgeConfig::close_timeout`], and are then cut. It returns when every request whose body was read is decided, so
@@ -37,9 +42,10 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// termination signal, cancel `shutdown` later.
 ///
 /// Not cancel-safe: dropping it cuts every connection.
-pub async fn serve(listener: TcpListener, edge: Edge, shutdown: CancellationToken) {
+pub async fn serve(listener: TcpListener, tls: Option<ServerTls>, edge: Edge, shutdown: CancellationToken) {
     let config = Arc::clone(edge.config());
     let slots = Arc::new(Semaphore::new(config.connections_max));
+    let of_address = Held::new(config.connections_per_address_max);
     let connections = TaskTracker::new();
     // Dropped with this future, it ends every connection.
     let cut = CancellationToken::new();
@@ -50,24 +56,31 @@ pub async fn serve(listener: TcpListener, edge: Edge, shutdown: CancellationToke
             () = shutdown.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok((stream, peer)) => (stream, peer.ip()),
             Err(error) => {
                 report_accept_error(&error).await;
                 continue;
             }
         };
         let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
-            turn_away(&stream, &edge);
+            turn_away(&stream, tls.is_some(), &edge);
             continue;
         };
-        let (edge, shutdown, cut) = (edge.clone(), shutdown.clone(), cut.clone());
+        // A trusted proxy brings everybody's connections.
+        let wanted = usize::from(!config.trusted_proxies.contain(peer));
+        let Some(part) = of_address.take(Client::of(peer), wanted) else {
+            crate::metrics::limited("address_connections");
+            turn_away(&stream, tls.is_some(), &edge);
+            continue;
+        };
+        let (tls, edge, shutdown, cut) = (tls.clone(), edge.clone(), shutdown.clone(), cut.clone());
         let streams = connections.clone();
         connections.spawn(async move {
-            let _open = (slot, OpenConnection::count());
+            let _open = (slot, part, OpenConnection::count());
             tokio::select! {
                 () = cut.cancelled() => {}
-                () = connection(stream, edge, shutdown, streams) => {}
+                () = connection(stream, peer, tls, edge, shutdown, streams) => {}
             }
         });
     }
@@ -91,20 +104,70 @@ async fn report_accept_error(error: &io::Error) {
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
-/// Answers without reading, and without waiting when the socket would block.
-fn turn_away(stream: &TcpStream, edge: &Edge) {
+/// Answers without reading, and without waiting when the socket would block. Where TLS is spoken it only closes: nobody
+/// there understands plain words.
+fn turn_away(stream: &TcpStream, speaks_tls: bool, edge: &Edge) {
     crate::metrics::request("overloaded");
+    if speaks_tls {
+        return;
+    }
     // A peer that does not get the words still gets the close.
     let _ = stream.try_write(&one_connection_too_many(edge.new_request_id()));
 }
 
-async fn connection(stream: TcpStream, edge: Edge, shutdown: CancellationToken, streams: TaskTracker) {
-    let config = Arc::clone(edge.config());
+async fn connection(
+    stream: TcpStream,
+    peer: IpAddr,
+    tls: Option<ServerTls>,
+    edge: Edge,
+    shutdown: CancellationToken,
+    streams: TaskTracker,
+) {
     // Answers are small and complete: waiting to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
-    let (mut read, write) = stream.into_split();
+    let deadline = Instant::now() + edge.config().header_timeout;
+    let Some(tls) = tls else {
+        let (read, write) = stream.into_split();
+        return speak((read, write), peer, None, edge, shutdown, streams).await;
+    };
+    let handshake = tokio::select! {
+        biased;
+        handshake = tls.accept(stream, deadline) => handshake,
+        () = shutdown.cancelled() => return,
+    };
+    match handshake {
+        Ok(stream) => {
+            let agreed = match stream.get_ref().1.alpn_protocol() {
+                Some(b"h2") => Some(Version::Http2),
+                Some(_) => Some(Version::Http1),
+                None => None,
+            };
+            let (read, write) = tokio::io::split(stream);
+            speak((read, write), peer, agreed, edge, shutdown, streams).await;
+        }
+        Err(Refused::Plain(stream)) => {
+            crate::metrics::request("tls_required");
+            turn_away_plain(stream, &needs_tls(edge.new_request_id())).await;
+        }
+        Err(_) => {}
+    }
+}
+
+/// Speaks HTTP: the version that was agreed on, or the one that the first bytes tell.
+async fn speak<R, W>(
+    (mut read, write): (R, W),
+    peer: IpAddr,
+    agreed: Option<Version>,
+    edge: Edge,
+    shutdown: CancellationToken,
+    streams: TaskTracker,
+) where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let config = Arc::clone(edge.config());
     let sniffing = timeout_at(Instant::now() + config.header_timeout, sniff::version(&mut read));
-    let (prefix, version) = tokio::select! {
+    let (prefix, sniffed) = tokio::select! {
         biased;
         sniffed = sniffing => match sniffed {
             Ok(Some(sniffed)) => sniffed,
@@ -112,6 +175,7 @@ async fn connection(stream: TcpStream, edge: Edge, shutdown: CancellationToken, 
         },
         () = shutdown.cancelled() => return,
     };
+    let version = agreed.unwrap_or(sniffed);
     let io = TokioIo::new(tokio::io::join(io::Cursor::new(prefix).chain(read), write));
     let activity = Arc::new(Activity::new());
     let service = {
@@ -120,7 +184,7 @@ async fn connection(stream: TcpStream, edge: Edge, shutdown: CancellationToken, 
             let begun = Activity::begin(&activity);
             let edge = edge.clone();
             async move {
-                let response = edge.handle(request).await;
+                let response = edge.handle(request, Some(peer)).await;
                 drop(begun);
                 Ok::<_, Infallible>(response)
             }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,8 +13,8 @@ use portero_store::{
     StoredRejection, Verdict,
 };
 use portero_types::{
-    EntityHash, NewEvent, Position, ProviderName, ReceiptId, Redacted, RequestId, Shard, SourceId, SourceNo,
-    TenantId, TenantNo, Timestamp,
+    EntityHash, NewEvent, Position, ProviderName, ReceiptId, Redacted, RequestId, SecretNo, Shard, SourceId,
+    SourceNo, TenantId, TenantNo, Timestamp,
 };
 use tokio::sync::Semaphore;
 
@@ -41,6 +42,7 @@ pub(crate) struct FakeState {
     pub(crate) events: Vec<NewEvent>,
     pub(crate) faults: VecDeque<Fault>,
     pub(crate) refused: HashSet<String>,
+    pub(crate) revoked: HashSet<SecretNo>,
     /// Repeats counted apart from commits.
     pub(crate) repeats: HashMap<ReceiptId, u32>,
     pub(crate) in_flight: usize,
@@ -103,6 +105,10 @@ impl AcceptStore for FakeStore {
         }
     }
 
+    async fn settle_accepts(&self, _: Duration) -> Result<()> {
+        Ok(())
+    }
+
     async fn count_repeats(&self, counts: &[(ReceiptId, u32)]) -> Result<()> {
         self.with(|state| {
             if state.faults.pop_front().is_some() {
@@ -129,6 +135,9 @@ fn commit(state: &mut FakeState, batch: &[NewEvent]) -> Result<Vec<Verdict>> {
         return Err(Error::new(ErrorKind::Refused, "a row is refused"));
     }
     let verdicts = batch.iter().map(|event| {
+        if event.secret_no.is_some_and(|no| state.revoked.contains(&no)) {
+            return Verdict::Revoked;
+        }
         let key = (event.tenant_no, event.provider.to_string(), event.event_id.clone());
         match state.rows.get(&key) {
             Some((first, digest)) if *digest == event.body_digest => Verdict::Duplicate { first: *first },

@@ -3,10 +3,15 @@
 mod audit;
 mod explain;
 mod grants;
+mod limits_form;
 mod parked;
 mod presets;
 mod receipts;
 mod rejections;
+mod replicas;
+mod retirement;
+mod secret_life;
+mod secret_view;
 mod secrets;
 mod service;
 mod source_form;
@@ -27,11 +32,10 @@ use portero_keyring::Keyring;
 use portero_store::{Actor, Change, DynStore};
 use portero_types::{Clock, RequestId, Timestamp};
 use tokio::sync::Semaphore;
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use crate::Entropy;
-use crate::authenticate::Gate;
+use crate::authenticate::{Gate, Metadata};
 
 /// The admin service.
 pub(crate) struct Admin {
@@ -70,12 +74,12 @@ impl Admin {
         self.clock.now()
     }
 
-    async fn check(&self, metadata: &MetadataMap, action: Action<'_>) -> Result<Caller, Status> {
+    async fn check(&self, metadata: &Metadata, action: Action<'_>) -> Result<Caller, Status> {
         self.gate.check(metadata, action).await
     }
 
     /// Who changes something, and by which request: the caller's own id for it, where it gives one.
-    fn change(&self, caller: &Caller, metadata: &MetadataMap) -> Change {
+    fn change(&self, caller: &Caller, metadata: &Metadata) -> Change {
         let actor = Actor { issuer: caller.issuer.clone(), subject: caller.subject.clone() };
         let (now, given) = (self.now(), metadata.get(REQUEST_ID).and_then(|id| id.to_str().ok()));
         match given.map(str::trim) {
@@ -97,7 +101,7 @@ impl Admin {
     }
 }
 
-fn split<T>(request: Request<T>) -> (MetadataMap, T) {
-    let (metadata, _, message) = request.into_parts();
-    (metadata, message)
+fn split<T>(request: Request<T>) -> (Metadata, T) {
+    let (metadata, extensions, message) = request.into_parts();
+    (Metadata::new(metadata, &extensions), message)
 }

@@ -11,6 +11,7 @@ use portero_types::{EntityHash, LaneNo, SubscriptionId};
 use tonic::{Request, Response, Status};
 
 use super::{Admin, Answer, split};
+use crate::authenticate::Metadata;
 use crate::error::{from_store, invalid, not_found};
 use crate::{name, page, time};
 
@@ -54,7 +55,7 @@ impl Admin {
 
     async fn ask(
         &self,
-        metadata: &tonic::metadata::MetadataMap,
+        metadata: &Metadata,
         asked: Asked<'_>,
         action: impl for<'a> FnOnce(SubscriptionRef<'a>) -> Action<'a>,
     ) -> Answer<v1::ParkedEntity> {

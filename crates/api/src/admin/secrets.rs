@@ -8,17 +8,30 @@ use portero_auth::Action;
 use portero_keyring::secret_aad;
 use portero_proto::v1;
 use portero_recipe::{Recipe, clean_secret, generate_secret};
-use portero_store::{NewSecret, Sealed};
+use portero_store::{Change, ErrorKind, NewSecret, Sealed, Secret, SecretState};
 use portero_types::{Redacted, SecretId, SourceId, TenantId, Timestamp};
+use sha2::Digest as _;
+use subtle::ConstantTimeEq as _;
 use tonic::{Request, Response, Status};
 
+use super::secret_view::{SECRETS_MAX, Secrets};
 use super::{Admin, Answer, split};
 use crate::error::{from_store, invalid, not_found, unusable_recipe};
 use crate::{name, page, time};
 
-const OVERLAP_MAX: Duration = Duration::from_secs(90 * 86_400);
-/// How long old secrets go on where the recipe does not say for how long the provider sends again: most stop sooner.
-const OVERLAP_UNKNOWN: Duration = Duration::from_secs(3 * 86_400);
+/// A secret that somebody wants to add.
+pub(super) struct Wanted<'a> {
+    pub(super) tenant: &'a TenantId,
+    pub(super) source: &'a SourceId,
+    pub(super) recipe: &'a Recipe,
+    /// Empty: one made from the date.
+    pub(super) id: &'a str,
+    /// Empty: a generated one.
+    pub(super) value: String,
+    pub(super) not_before: Option<&'a prost_types::Timestamp>,
+    /// How long the others go on; `None` leaves them alone.
+    pub(super) overlap: Option<Duration>,
+}
 
 impl Admin {
     pub(super) async fn do_create_secret(
@@ -28,43 +41,109 @@ impl Admin {
         let (metadata, message) = split(request);
         let (tenant, source) = name::source(&message.parent, "parent")?;
         let caller = self.check(&metadata, Action::CreateSecret(&tenant)).await?;
-        let now = self.now();
         let recipe = self.recipe(&tenant, &source, &message.parent).await?;
-        let (value, generated) = self.value(&recipe, message.value)?;
-        let id: SecretId = match message.secret_id.as_str() {
+        let wanted = Wanted {
+            tenant: &tenant,
+            source: &source,
+            recipe: &recipe,
+            id: &message.secret_id,
+            value: message.value,
+            not_before: message.not_before.as_ref(),
+            overlap: None,
+        };
+        let change = self.change(&caller, &metadata);
+        let (secret, value) = self.add(wanted, &change).await?;
+        let secrets = self.secrets_of(&tenant, &source, Some(&recipe)).await?;
+        let mut answer = secrets.brief(&secret);
+        answer.value = value;
+        Ok(Response::new(answer))
+    }
+
+    /// Adds a secret; it and its value. The value is empty when the same was there already.
+    pub(super) async fn add(&self, wanted: Wanted<'_>, change: &Change) -> Result<(Secret, String), Status> {
+        let (tenant, source) = (wanted.tenant, wanted.source);
+        let (value, generated) = self.value(wanted.recipe, wanted.value)?;
+        let now = change.at;
+        let id: SecretId = match wanted.id {
             "" => self.fresh_id(now)?,
             given => name::id(given, "secret_id")?,
         };
-        let not_before = match &message.not_before {
+        self.require_new_value(tenant, source, &id, &value).await?;
+        let not_before = match wanted.not_before {
             Some(given) => time::from_proto(given, "not_before")?,
             None => now,
         };
-        let overlap = match (&message.retire_others_after, message.retire_others) {
-            (None, false) => None,
-            (Some(given), false) => Some(time::duration(given, "retire_others_after", OVERLAP_MAX)?),
-            (None, true) => Some(recipe.info().redelivery.unwrap_or(OVERLAP_UNKNOWN)),
-            (Some(_), true) => {
-                return Err(invalid("retire_others", "give it or 'retire_others_after', not both"));
-            }
-        };
-        let retire_others_at = overlap.map(|overlap| now.plus(overlap));
-        let sealed = self.seal(&value, &tenant, &source, &id);
-        let secret = NewSecret {
+        let new = NewSecret {
             tenant: tenant.clone(),
             source: source.clone(),
-            id,
-            sealed,
+            sealed: self.seal(&value, tenant, source, &id),
             not_before,
-            retire_others_at,
+            retire_others_at: wanted.overlap.map(|overlap| not_before.max(now).plus(overlap)),
             created_at: now,
+            id: id.clone(),
         };
-        let change = self.change(&caller, &metadata);
-        let secret = self.store.add_secret(secret, &change).await.map_err(|error| from_store(&error))?;
-        self.changed().await;
-        tracing::info!(tenant.id = %tenant, source.id = %source, secret.id = %secret.id, generated, "a secret was added");
-        let mut answer = to_proto(&tenant, &source, &secret, now);
-        answer.value.clone_from(value.expose_secret());
-        Ok(Response::new(answer))
+        match self.store.add_secret(new, change).await {
+            Ok(secret) => {
+                self.changed().await;
+                tracing::info!(
+                    tenant.id = %tenant, source.id = %source, secret.id = %id, generated,
+                    rotation = wanted.overlap.is_some(), "a secret was added"
+                );
+                Ok((secret, value.expose_secret().clone()))
+            }
+            // Asked for again, as after an answer that was lost.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && !generated => {
+                let known =
+                    self.store.secret(tenant, source, &id).await.map_err(|error| from_store(&error))?;
+                match known {
+                    Some(known) if self.is_same(&known, &value, tenant, source) => Ok((known, String::new())),
+                    _ => Err(from_store(&error)),
+                }
+            }
+            Err(error) => Err(from_store(&error)),
+        }
+    }
+
+    /// Refuses what is another secret's value: one that was revoked must not come back, and one that verifies is there.
+    async fn require_new_value(
+        &self,
+        tenant: &TenantId,
+        source: &SourceId,
+        id: &SecretId,
+        value: &Redacted<String>,
+    ) -> Result<(), Status> {
+        let page = self.store.secrets(tenant, source, None, SECRETS_MAX).await;
+        let now = self.now();
+        for known in page.map_err(|error| from_store(&error))?.items.iter().filter(|known| known.id != *id) {
+            let state = known.state(now);
+            if !matches!(state, SecretState::Revoked | SecretState::Active | SecretState::Retiring)
+                || !self.is_same(known, value, tenant, source)
+            {
+                continue;
+            }
+            return Err(if state == SecretState::Revoked {
+                invalid(
+                    "value",
+                    format!("is that of '{}', which was revoked: have the provider make a new one", known.id),
+                )
+            } else {
+                invalid("value", format!("is that of '{}', which verifies already", known.id))
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether a secret has this value.
+    fn is_same(
+        &self,
+        known: &Secret,
+        value: &Redacted<String>,
+        tenant: &TenantId,
+        source: &SourceId,
+    ) -> bool {
+        let digest = |text: &Redacted<String>| sha2::Sha256::digest(text.expose_secret().as_bytes());
+        let opened = self.open(&known.sealed, tenant, source, &known.id);
+        opened.is_ok_and(|opened| digest(&opened).ct_eq(&digest(value)).into())
     }
 
     pub(super) async fn do_get_secret(&self, request: Request<v1::GetSecretRequest>) -> Answer<v1::Secret> {
@@ -73,7 +152,8 @@ impl Admin {
         self.check(&metadata, Action::GetSecret(&tenant)).await?;
         let secret = self.store.secret(&tenant, &source, &id).await.map_err(|error| from_store(&error))?;
         let secret = secret.ok_or_else(|| not_found(&message.name))?;
-        Ok(Response::new(to_proto(&tenant, &source, &secret, self.now())))
+        let secrets = self.shown_secrets(&tenant, &source).await?;
+        Ok(Response::new(secrets.show(&secret)))
     }
 
     pub(super) async fn do_list_secrets(
@@ -86,11 +166,18 @@ impl Admin {
         let (after, size) = (page::after::<SecretId>(&message.page_token)?, page::size(message.page_size)?);
         let page = self.store.secrets(&tenant, &source, after.as_ref(), size).await;
         let page = page.map_err(|error| from_store(&error))?;
-        let now = self.now();
+        let secrets = self.shown_secrets(&tenant, &source).await?;
         Ok(Response::new(v1::ListSecretsResponse {
             next_page_token: page::next(&page, |secret| secret.id.to_string()),
-            secrets: page.items.iter().map(|secret| to_proto(&tenant, &source, secret, now)).collect(),
+            secrets: page.items.iter().map(|secret| secrets.brief(secret)).collect(),
         }))
+    }
+
+    /// A source's secrets with what their uses tell by its recipe.
+    async fn shown_secrets(&self, tenant: &TenantId, source: &SourceId) -> Result<Secrets, Status> {
+        let row = self.store.source(tenant, source).await.map_err(|error| from_store(&error))?;
+        let recipe = row.and_then(|row| self.compiled(&row));
+        self.secrets_of(tenant, source, recipe.as_deref()).await
     }
 
     pub(super) async fn do_reveal_secret(
@@ -118,8 +205,8 @@ impl Admin {
             tenant.id = %tenant, source.id = %source, secret.id = %id, subject = %caller.subject,
             "the secret that a handshake brought was shown, this once"
         );
-        let secret = portero_store::Secret { unseen: false, ..secret };
-        let mut answer = to_proto(&tenant, &source, &secret, self.now());
+        let secret = Secret { unseen: false, ..secret };
+        let mut answer = self.shown_secrets(&tenant, &source).await?.brief(&secret);
         answer.value.clone_from(value.expose_secret());
         Ok(Response::new(answer))
     }
@@ -137,7 +224,7 @@ impl Admin {
         Ok(Response::new(v1::DeleteSecretResponse {}))
     }
 
-    async fn recipe(
+    pub(super) async fn recipe(
         &self,
         tenant: &TenantId,
         source: &SourceId,
@@ -201,27 +288,4 @@ fn not_shown() -> Status {
         "the secret's value cannot be shown: only one that a handshake brought can, and only once. \
          Have the provider send it again while the source waits for a secret, or add another one",
     )
-}
-
-fn to_proto(
-    tenant: &TenantId,
-    source: &SourceId,
-    secret: &portero_store::Secret,
-    now: Timestamp,
-) -> v1::Secret {
-    let state = match secret.not_after {
-        _ if now < secret.not_before => v1::SecretState::Planned,
-        None => v1::SecretState::Active,
-        Some(end) if now < end => v1::SecretState::Retiring,
-        Some(_) => v1::SecretState::Retired,
-    };
-    v1::Secret {
-        name: format!("tenants/{tenant}/sources/{source}/secrets/{}", secret.id),
-        value: String::new(),
-        state: state.into(),
-        not_before: Some(time::to_proto(secret.not_before)),
-        not_after: secret.not_after.map(time::to_proto),
-        create_time: Some(time::to_proto(secret.created_at)),
-        unseen: secret.unseen,
-    }
 }

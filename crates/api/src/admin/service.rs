@@ -23,6 +23,10 @@ impl AdminService for Admin {
         self.do_list_tenants(request).await
     }
 
+    async fn update_tenant(&self, request: Request<v1::UpdateTenantRequest>) -> Answer<v1::Tenant> {
+        self.do_update_tenant(request).await
+    }
+
     async fn delete_tenant(
         &self,
         request: Request<v1::DeleteTenantRequest>,
@@ -69,6 +73,24 @@ impl AdminService for Admin {
 
     async fn create_secret(&self, request: Request<v1::CreateSecretRequest>) -> Answer<v1::Secret> {
         self.do_create_secret(request).await
+    }
+
+    async fn rotate_secret(
+        &self,
+        request: Request<v1::RotateSecretRequest>,
+    ) -> Answer<v1::RotateSecretResponse> {
+        self.do_rotate_secret(request).await
+    }
+
+    async fn retire_secret(&self, request: Request<v1::RetireSecretRequest>) -> Answer<v1::Secret> {
+        self.do_retire_secret(request).await
+    }
+
+    async fn revoke_secret(
+        &self,
+        request: Request<v1::RevokeSecretRequest>,
+    ) -> Answer<v1::RevokeSecretResponse> {
+        self.do_revoke_secret(request).await
     }
 
     async fn get_secret(&self, request: Request<v1::GetSecretRequest>) -> Answer<v1::Secret> {
@@ -199,5 +221,12 @@ impl AdminService for Admin {
         request: Request<v1::ListAuditEntriesRequest>,
     ) -> Answer<v1::ListAuditEntriesResponse> {
         self.do_list_audit_entries(request).await
+    }
+
+    async fn list_replicas(
+        &self,
+        request: Request<v1::ListReplicasRequest>,
+    ) -> Answer<v1::ListReplicasResponse> {
+        self.do_list_replicas(request).await
     }
 }

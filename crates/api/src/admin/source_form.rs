@@ -12,6 +12,7 @@ use portero_types::Timestamp;
 use tonic::Status;
 use tonic::codegen::http::Uri;
 
+use super::limits_form;
 use crate::error::invalid;
 use crate::time;
 
@@ -129,6 +130,7 @@ pub(super) fn to_proto(source: &portero_store::Source, recipe: Option<&Recipe>) 
         ingest_path: format!("/in/{}", source.ingest_key),
         create_time: Some(time::to_proto(source.created_at)),
         settings: source.settings.clone().into_iter().collect(),
+        limits: limits_form::to_proto(&source.limits),
         secret_window: None,
         secret_expected_until: source.secret_expected_until.map(time::to_proto),
         warnings: recipe.map_or_else(

@@ -12,7 +12,7 @@ use portero_types::{IngestKey, ProviderName, SourceId, TenantId};
 use tonic::{Request, Response, Status};
 
 use super::source_form::{self, Chosen};
-use super::{Admin, Answer, split};
+use super::{Admin, Answer, limits_form, split};
 use crate::error::{from_store, invalid, not_found, unusable_recipe};
 use crate::{name, page};
 
@@ -51,6 +51,7 @@ impl Admin {
             public_urls: wanted.public_urls,
             settings,
             secret_expected_until: wait,
+            limits: limits_form::from_proto(wanted.limits, "source.limits")?,
             created_at: now,
         };
         let change = self.change(&caller, &metadata);
@@ -94,6 +95,9 @@ impl Admin {
         } else if !recipe.writes_secret() {
             update.secret_expected_until = Some(None);
         }
+        if mask.limits {
+            update.limits = Some(limits_form::from_proto(wanted.limits, "source.limits")?);
+        }
         let change = self.change(&caller, &metadata);
         let source = self.store.update_source(update, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
@@ -107,7 +111,11 @@ impl Admin {
         self.check(&metadata, Action::GetSource(&tenant)).await?;
         let source = self.store.source(&tenant, &id).await.map_err(|error| from_store(&error))?;
         let source = source.ok_or_else(|| not_found(&message.name))?;
-        Ok(Response::new(source_form::to_proto(&source, self.compiled(&source).as_deref())))
+        let recipe = self.compiled(&source);
+        let mut shown = source_form::to_proto(&source, recipe.as_deref());
+        let secrets = self.secrets_of(&source.tenant, &source.id, recipe.as_deref()).await?;
+        shown.warnings.extend(secrets.warnings());
+        Ok(Response::new(shown))
     }
 
     pub(super) async fn do_list_sources(
@@ -202,12 +210,13 @@ struct Mask {
     public_urls: bool,
     settings: bool,
     secret_window: bool,
+    limits: bool,
 }
 
 impl Mask {
     fn from_proto(mask: Option<prost_types::FieldMask>) -> Result<Self, Status> {
         const RULE: &str =
-            "must name what changes: preset or recipe_json, public_urls, settings, secret_window";
+            "must name what changes: preset or recipe_json, public_urls, settings, secret_window, limits";
         let paths = mask.unwrap_or_default().paths;
         if paths.is_empty() {
             return Err(invalid("update_mask", RULE));
@@ -219,6 +228,7 @@ impl Mask {
                 "public_urls" => named.public_urls = true,
                 "settings" => named.settings = true,
                 "secret_window" => named.secret_window = true,
+                "limits" => named.limits = true,
                 _ => return Err(invalid("update_mask", RULE)),
             }
         }

@@ -8,12 +8,11 @@ use portero_auth::{Action, Caller, SubscriptionRef, SubscriptionScope, allows};
 use portero_proto::v1;
 use portero_store::{NewSubscription, Subscription};
 use portero_types::{LaneNo, SubscriptionId, TenantId};
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::subscription_form::{self, to_proto};
 use super::{Admin, Answer, split};
-use crate::authenticate::Gate;
+use crate::authenticate::{Gate, Metadata};
 use crate::error::{from_store, invalid, not_found};
 use crate::{name, page, time};
 
@@ -68,7 +67,7 @@ impl Admin {
     /// The caller and the subscription, if there is one and this caller may do this with it.
     pub(super) async fn permitted(
         &self,
-        metadata: &MetadataMap,
+        metadata: &Metadata,
         id: &SubscriptionId,
         action: impl for<'a> FnOnce(SubscriptionRef<'a>) -> Action<'a>,
     ) -> Result<(Caller, Subscription), Status> {

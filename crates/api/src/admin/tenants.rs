@@ -2,11 +2,11 @@
 
 use portero_auth::Action;
 use portero_proto::v1;
-use portero_store::NewTenant;
+use portero_store::{NewTenant, TenantUpdate};
 use portero_types::TenantId;
-use tonic::{Request, Response};
+use tonic::{Request, Response, Status};
 
-use super::{Admin, Answer, split};
+use super::{Admin, Answer, limits_form, split};
 use crate::error::{from_store, invalid, not_found};
 use crate::{name, page, time};
 
@@ -20,11 +20,10 @@ impl Admin {
         let (metadata, message) = split(request);
         let caller = self.check(&metadata, Action::CreateTenant).await?;
         let id: TenantId = name::id(&message.tenant_id, "tenant_id")?;
-        let display_name = message.tenant.unwrap_or_default().display_name;
-        if display_name.chars().count() > DISPLAY_NAME_CHARS_MAX || display_name.contains('\0') {
-            return Err(invalid("tenant.display_name", "must be at most 200 characters, without NUL"));
-        }
-        let tenant = NewTenant { id, display_name, created_at: self.now() };
+        let wanted = message.tenant.unwrap_or_default();
+        let display_name = checked_name(wanted.display_name)?;
+        let limits = limits_form::from_proto(wanted.limits, "tenant.limits")?;
+        let tenant = NewTenant { id, display_name, limits, created_at: self.now() };
         let tenant = self
             .store
             .create_tenant(tenant, &self.change(&caller, &metadata))
@@ -56,6 +55,32 @@ impl Admin {
         }))
     }
 
+    pub(super) async fn do_update_tenant(
+        &self,
+        request: Request<v1::UpdateTenantRequest>,
+    ) -> Answer<v1::Tenant> {
+        let (metadata, message) = split(request);
+        let wanted = message.tenant.unwrap_or_default();
+        let id = name::tenant(&wanted.name, "tenant.name")?;
+        let caller = self.check(&metadata, Action::UpdateTenant(&id)).await?;
+        let paths = message.update_mask.unwrap_or_default().paths;
+        if paths.is_empty() || paths.iter().any(|path| path != "display_name" && path != "limits") {
+            return Err(invalid("update_mask", "must name what changes: display_name, limits"));
+        }
+        let mut update = TenantUpdate { id, display_name: None, limits: None };
+        if paths.iter().any(|path| path == "display_name") {
+            update.display_name = Some(checked_name(wanted.display_name)?);
+        }
+        if paths.iter().any(|path| path == "limits") {
+            update.limits = Some(limits_form::from_proto(wanted.limits, "tenant.limits")?);
+        }
+        let change = self.change(&caller, &metadata);
+        let tenant = self.store.update_tenant(update, &change).await.map_err(|error| from_store(&error))?;
+        self.changed().await;
+        tracing::info!(tenant.id = %tenant.id, "a tenant was changed");
+        Ok(Response::new(to_proto(&tenant)))
+    }
+
     pub(super) async fn do_delete_tenant(
         &self,
         request: Request<v1::DeleteTenantRequest>,
@@ -70,10 +95,18 @@ impl Admin {
     }
 }
 
+fn checked_name(name: String) -> Result<String, Status> {
+    if name.chars().count() > DISPLAY_NAME_CHARS_MAX || name.contains('\0') {
+        return Err(invalid("tenant.display_name", "must be at most 200 characters, without NUL"));
+    }
+    Ok(name)
+}
+
 fn to_proto(tenant: &portero_store::Tenant) -> v1::Tenant {
     v1::Tenant {
         name: format!("tenants/{}", tenant.id),
         display_name: tenant.display_name.clone(),
         create_time: Some(time::to_proto(tenant.created_at)),
+        limits: limits_form::to_proto(&tenant.limits),
     }
 }

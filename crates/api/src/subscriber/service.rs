@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{convert, session};
 use crate::admin::reference;
-use crate::authenticate::Gate;
+use crate::authenticate::{Gate, Metadata};
 use crate::{error, name};
 
 /// Frames that wait for the transport of one stream.
@@ -91,10 +91,10 @@ impl SubscriberService for Subscriber {
         &self,
         request: Request<Streaming<v1::SubscribeRequest>>,
     ) -> Result<Response<Self::SubscribeStream>, Status> {
-        let own = self.gate.identity(request.metadata()).await?;
+        let (metadata, extensions, incoming) = request.into_parts();
+        let own = self.gate.own(&Metadata::new(metadata, &extensions)).await?;
         let (outgoing, frames) = mpsc::channel(OUTGOING_MAX);
         let service = self.clone();
-        let incoming = request.into_inner();
         // The task ends with the stream: when the client goes, `incoming` and `outgoing` say so.
         tokio::spawn(async move {
             if let Err(status) = session::run(service, own, incoming, &outgoing).await {
@@ -109,8 +109,8 @@ impl SubscriberService for Subscriber {
         &self,
         request: Request<v1::SettleRequest>,
     ) -> Result<Response<v1::SettleResponse>, Status> {
-        let caller = self.gate.caller(request.metadata()).await?;
-        let message = request.into_inner();
+        let (metadata, extensions, message) = request.into_parts();
+        let caller = self.gate.caller(&Metadata::new(metadata, &extensions)).await?;
         let id = name::subscription(&message.subscription, "subscription")?;
         let number = self.permitted(&caller, &id, Call::Settle).await?;
         let items = convert::settlements(&message.items, number)?;

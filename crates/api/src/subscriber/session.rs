@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use portero_auth::{Caller, LEEWAY};
+use portero_auth::{Caller, LEEWAY, Reason};
 use portero_dispatcher::{
     DrainReason, EndReason, Ending, Frame, MAX_HOLD, Settler, Status as Settled, StreamHandle, StreamSpec,
 };
@@ -18,11 +18,12 @@ use portero_proto::v1::subscribe_response::Frame as ServerFrame;
 use portero_types::{Generation, SubscriptionNo};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use super::service::{Call, Subscriber, from_attach};
 use super::standing::Standing;
 use super::{convert, token};
+use crate::authenticate::coded;
 use crate::error::invalid;
 use crate::{name, time};
 
@@ -202,7 +203,8 @@ impl Session {
                     return Err(Status::deadline_exceeded("no frame came from the client for 25 seconds"));
                 }
                 () = tokio::time::sleep_until(expires) => {
-                    let status = Status::unauthenticated("the token has expired; reconnect with a new one");
+                    let message = "the token has expired; reconnect with a new one";
+                    let status = coded(Code::Unauthenticated, Reason::Expired.code(), message);
                     return Ok(self.refuse(status, outgoing).await);
                 }
                 status = standing.lost(service, self.subscription) => {
@@ -219,7 +221,7 @@ impl Session {
         let request = match message {
             Ok(Some(request)) => request,
             Ok(None) => return Ok(Next::HalfClosed),
-            Err(status) if status.code() == tonic::Code::OutOfRange => {
+            Err(status) if status.code() == Code::OutOfRange => {
                 return Err(invalid("frame", "must be at most 1 MiB"));
             }
             Err(status) if is_malformed(&status) => return Err(malformed()),
@@ -336,7 +338,7 @@ impl Session {
 
 /// Whether the transport handed on bytes that are no frame: tonic gives such a message the code INTERNAL.
 fn is_malformed(status: &Status) -> bool {
-    status.code() == tonic::Code::Internal
+    status.code() == Code::Internal
 }
 
 fn malformed() -> Status {

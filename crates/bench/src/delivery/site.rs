@@ -71,7 +71,17 @@ impl Site {
 
     /// A token of an administrator of everything.
     pub(super) async fn admin_token(&self) -> anyhow::Result<String> {
-        self.run(&["token", "mint", "--key", &self.path("issuer.pem"), "--ttl", "6h", "--role", "platform-admin"]).await
+        self.run(&[
+            "token",
+            "mint",
+            "--key",
+            &self.path("issuer.pem"),
+            "--ttl",
+            "6h",
+            "--role",
+            "platform-admin",
+        ])
+        .await
     }
 
     /// A token of a consumer of these subscriptions.

@@ -11,13 +11,14 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use portero_directory::{Directory, DirectoryConfig};
 use portero_ingress::{
-    AcceptConfig, AcceptHandle, Edge, EdgeConfig, NoSecrets, Parts, Queues, RejectionQueue,
+    AcceptConfig, AcceptHandle, Edge, EdgeConfig, LimitsConfig, NoSecrets, Parts, Queues, RejectionQueue,
+    SecretUses,
 };
 use portero_keyring::{KEY_BYTES, KeyId, Keyring, NONCE_BYTES, secret_aad};
 use portero_prefilter::{Layered, Local, LocalConfig, Prefilter};
 use portero_store::{
-    Actor, Change, ConfigStore, Hint, HintStore as _, NewSecret, NewSource, NewTenant, SchemaStore, Sealed,
-    Source,
+    Actor, Change, ConfigStore, Hint, HintStore as _, Limits, NewSecret, NewSource, NewTenant, SchemaStore,
+    Sealed, Source,
 };
 use portero_store_postgres::{PostgresConfig, PostgresStore};
 use portero_types::{Clock, IngestKey, ProviderName, SecretId, ShardCount, SourceId, TenantId};
@@ -73,6 +74,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         prefilter,
         fetch: Arc::new(portero_outbound::Offline),
         secrets: Arc::new(NoSecrets),
+        secret_uses: SecretUses::new(),
         rejections: RejectionQueue::disabled(),
         clock,
         random: Arc::new(rand::random),
@@ -80,7 +82,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     };
     let listener = listen(options.listen).await?;
     tell(&listener, format!("/in/{}", source.ingest_key))?;
-    portero_ingress::serve(listener, Edge::new(EdgeConfig::default(), parts), shutdown).await;
+    portero_ingress::serve(listener, None, Edge::new(unlimited(), parts), shutdown).await;
     accept.drain().await;
     following.await?;
     confirming.abort();
@@ -89,6 +91,11 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     }
     store.close().await;
     Ok(())
+}
+
+/// What is measured is how much can be accepted, not how much may be.
+fn unlimited() -> EdgeConfig {
+    EdgeConfig { limits: LimitsConfig::none(), ..EdgeConfig::default() }
 }
 
 /// Tells whoever listens that the log grew, now and then.
@@ -154,7 +161,12 @@ async fn configured(
     let change = Change::new(Actor::local("bench"), "setup", now);
     store
         .create_tenant(
-            NewTenant { id: tenant.clone(), display_name: "Bench".to_owned(), created_at: now },
+            NewTenant {
+                id: tenant.clone(),
+                display_name: "Bench".to_owned(),
+                limits: Limits::default(),
+                created_at: now,
+            },
             &change,
         )
         .await?;
@@ -168,6 +180,7 @@ async fn configured(
         public_urls: Vec::new(),
         settings: BTreeMap::new(),
         secret_expected_until: None,
+        limits: Limits::default(),
         created_at: now,
     };
     let source = store.create_source(source, &change).await?;

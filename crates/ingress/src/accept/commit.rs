@@ -56,7 +56,7 @@ async fn settle(shared: &Shared, events: &[NewEvent], ends: &[usize]) -> Vec<Eve
             continue;
         }
         match attempt(shared, &events[range.clone()]).await {
-            Ok(outcomes) => results.extend(outcomes.into_iter().map(Ok)),
+            Ok(judged) => results.extend(judged),
             Err(Failure::Refused) if range.len() > 1 => {
                 let middle = split_at(&range, ends);
                 ranges.push(middle..range.end);
@@ -92,18 +92,18 @@ fn split_at(range: &Range<usize>, ends: &[usize]) -> usize {
 }
 
 /// One range through the store, with retries while the outcome is unknown.
-async fn attempt(shared: &Shared, events: &[NewEvent]) -> Result<Vec<Outcome>, Failure> {
+async fn attempt(shared: &Shared, events: &[NewEvent]) -> Result<Vec<EventResult>, Failure> {
     let until = Instant::now() + shared.config.unknown_outcome_window;
     let mut pause = RETRY_PAUSE;
     let mut unknown = false;
     for tries_left in (0..=shared.config.unknown_outcome_retries).rev() {
         let failure = match once(shared, events).await {
-            Ok(outcomes) => return Ok(outcomes),
+            Ok(judged) => return Ok(judged),
             Err(failure) => failure,
         };
         match failure {
             // Only an attempt that surely wrote nothing ends the doubt about an earlier one: a refusal of the same rows.
-            Failure::Refused => return Err(failure),
+            Failure::Refused | Failure::Revoked => return Err(failure),
             Failure::OutcomeUnknown => unknown = true,
             Failure::Unavailable if unknown => {}
             Failure::Unavailable | Failure::Broken | Failure::Overloaded | Failure::ShuttingDown => {
@@ -120,7 +120,7 @@ async fn attempt(shared: &Shared, events: &[NewEvent]) -> Result<Vec<Outcome>, F
 }
 
 /// One store call. A panic inside the store ends neither the worker nor the queue.
-async fn once(shared: &Shared, events: &[NewEvent]) -> Result<Vec<Outcome>, Failure> {
+async fn once(shared: &Shared, events: &[NewEvent]) -> Result<Vec<EventResult>, Failure> {
     let Ok(answer) = AssertUnwindSafe(shared.store.accept(events)).catch_unwind().await else {
         tracing::error!("the store panicked while accepting");
         return Err(Failure::OutcomeUnknown);
@@ -141,14 +141,15 @@ async fn once(shared: &Shared, events: &[NewEvent]) -> Result<Vec<Outcome>, Fail
     }
 }
 
-fn outcome(event: &NewEvent, verdict: Verdict) -> Outcome {
-    match verdict {
+fn outcome(event: &NewEvent, verdict: Verdict) -> EventResult {
+    Ok(match verdict {
         Verdict::Accepted { .. } => Outcome::Accepted,
         // Its own receipt was there before: an earlier attempt of this very submission had been committed.
         Verdict::Duplicate { first } if first == event.receipt_id => Outcome::Accepted,
         Verdict::Duplicate { first } => Outcome::Duplicate { first },
         Verdict::Conflict { first } => Outcome::Conflict { first },
-    }
+        Verdict::Revoked => return Err(Failure::Revoked),
+    })
 }
 
 fn failure(error: &Error, events: usize) -> Failure {

@@ -7,8 +7,8 @@
 //! flight takes unusually long.
 //!
 //! A submission is never torn: its events reach the store in one call, in order, except when the store refuses one of
-//! them, which then fails alone. Submissions of one queue enter batches in the order in which they came; batches that are
-//! in flight together have no order, so a caller that wants two events ordered submits the second after the first's answer.
+//! them, which then fails alone. Tenants take turns in a queue that is backed up; a tenant's submissions enter batches in
+//! the order in which they came. Batches that are in flight together have no order, so a caller that wants two events ordered submits the second after the first's answer.
 //!
 //! This module must never report an event as accepted that the store did not report as committed.
 
@@ -53,6 +53,8 @@ pub struct AcceptConfig {
     pub queue_events_max: usize,
     /// Most bytes waiting in one queue. Default 64 MiB. A single submission above it is taken when the queue is empty.
     pub queue_bytes_max: usize,
+    /// How much of a queue one tenant may fill, percent. Default 25.
+    pub tenant_percent: usize,
     /// Most events in one commit. Default 256. A single submission above it is committed alone.
     pub batch_events_max: usize,
     /// Most bytes in one commit. Default 4 MiB. A single submission above it is committed alone.
@@ -76,6 +78,7 @@ impl Default for AcceptConfig {
             queues: Queues::PerShard,
             queue_events_max: 4 * limits::EVENTS_PER_REQUEST_MAX,
             queue_bytes_max: 64 * 1024 * 1024,
+            tenant_percent: 25,
             batch_events_max: 256,
             batch_bytes_max: 4 * 1024 * 1024,
             commits_in_flight_max: 2,
@@ -84,6 +87,13 @@ impl Default for AcceptConfig {
             unknown_outcome_retries: 2,
             unknown_outcome_window: Duration::from_secs(3),
         }
+    }
+}
+
+impl AcceptConfig {
+    /// The part of a queue that one tenant may fill. A submission above it is taken when the tenant has nothing else there.
+    const fn tenant_part(&self, whole: usize) -> usize {
+        whole.saturating_mul(self.tenant_percent) / 100
     }
 }
 
@@ -122,6 +132,10 @@ pub enum Failure {
     /// The store refuses this very event; its neighbours are not affected. Submitting it again does not help.
     #[error("the store refuses the event")]
     Refused,
+    /// The secret that verified the event is revoked, which this gateway has not heard of yet. Nothing of it was written; its
+    /// neighbours are not affected.
+    #[error("the secret that verified the event is revoked")]
+    Revoked,
     /// The store is in a state that needs a person. Nothing was written.
     #[error("the store needs attention")]
     Broken,

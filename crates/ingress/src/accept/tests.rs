@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::{FakeStore, Fault, event};
 
 fn one_queue() -> AcceptConfig {
-    AcceptConfig { queues: Queues::One, ..AcceptConfig::default() }
+    AcceptConfig { queues: Queues::One, tenant_percent: 100, ..AcceptConfig::default() }
 }
 
 fn handle(config: AcceptConfig, store: &Arc<FakeStore>) -> AcceptHandle {

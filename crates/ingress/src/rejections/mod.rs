@@ -1,13 +1,14 @@
 //! Remembering refused requests, for the people who look for the cause.
 //!
 //! It must never delay or fail an answer, nor cost more than it is worth: the queue is bounded and drops what does not fit, a
-//! source gets a few entries and then one a second, and writing happens many at a time in a task of its own. Whoever
+//! source gets a few entries and then one a second (of what limits refuse one a minute), and writing happens many at a time in a task of its own. Whoever
 //! sends rubbish sees no difference.
 
 mod limit;
 mod write;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request;
@@ -41,6 +42,8 @@ struct Shared {
     sender: mpsc::Sender<Refused>,
     bytes: Arc<Semaphore>,
     limit: Mutex<Limit>,
+    /// For what comes in crowds.
+    crowds: Mutex<Limit>,
 }
 
 /// A refused request on its way to the store.
@@ -74,7 +77,9 @@ impl RejectionQueue {
     pub fn new(store: Arc<dyn portero_store::RejectionStore>, seal: SealCapture) -> (Self, RejectionWriter) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let bytes = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
-        let queue = Self(Some(Arc::new(Shared { sender, bytes, limit: Mutex::default() })));
+        let limit = Mutex::new(Limit::new(10, Duration::from_secs(1)));
+        let crowds = Mutex::new(Limit::new(1, Duration::from_secs(60)));
+        let queue = Self(Some(Arc::new(Shared { sender, bytes, limit, crowds })));
         (queue, RejectionWriter::new(receiver, store, seal))
     }
 
@@ -87,7 +92,7 @@ impl RejectionQueue {
     /// Remembers a refused request, when its refusal says something about the request and there is room. Never waits.
     pub(crate) fn note(&self, seen: &Seen<'_>, refusal: &Refusal) {
         let (Some(shared), Some((reason, detail))) = (&self.0, refusal.about_the_request()) else { return };
-        metrics::kept_rejection(match shared.offer(seen, reason, &detail) {
+        metrics::kept_rejection(match shared.offer(seen, refusal.comes_in_crowds(), reason, &detail) {
             Ok(()) => "queued",
             Err(lost) => lost,
         });
@@ -95,7 +100,13 @@ impl RejectionQueue {
 }
 
 impl Shared {
-    fn offer(&self, seen: &Seen<'_>, reason: &'static str, detail: &str) -> Result<(), &'static str> {
+    fn offer(
+        &self,
+        seen: &Seen<'_>,
+        is_crowd: bool,
+        reason: &'static str,
+        detail: &str,
+    ) -> Result<(), &'static str> {
         // A slot first: what is lost for want of room must not use up the source's share.
         let slot = self.sender.try_reserve().map_err(|error| match error {
             TrySendError::Full(()) => "queue_full",
@@ -103,7 +114,8 @@ impl Shared {
         })?;
         let share = Arc::clone(&self.bytes).try_acquire_many_owned(size(seen)).map_err(|_| "queue_full")?;
         // No operation leaves it half done.
-        let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        let limit = if is_crowd { &self.crowds } else { &self.limit };
+        let mut limit = limit.lock().unwrap_or_else(PoisonError::into_inner);
         if !limit.allows(seen.source.no, Instant::now()) {
             return Err("limited");
         }

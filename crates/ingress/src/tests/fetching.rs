@@ -12,15 +12,15 @@ const TOPIC: &str = "arn:aws:sns:us-east-1:123456789012:T";
 const SAMPLES: &str = include_str!("../../../../tests/cases/signed-samples.jsonl");
 
 /// A request that a provider's own tools signed or accept.
-struct Sample {
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
+pub(super) struct Sample {
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Vec<u8>,
     /// Where the certificate is said to be.
-    certificate_url: String,
-    certificate: String,
+    pub(super) certificate_url: String,
+    pub(super) certificate: String,
 }
 
-fn sample(provider: &str, case: &str) -> Sample {
+pub(super) fn sample(provider: &str, case: &str) -> Sample {
     let rows = SAMPLES.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
     let row = rows.into_iter().find(|row| row["provider"] == provider && row["case"] == case);
     let row = row.expect("there is such a sample");

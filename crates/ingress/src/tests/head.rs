@@ -96,6 +96,7 @@ async fn a_stale_configuration_answers_503_to_everybody() {
         prefilter: Arc::new(Disabled),
         fetch: Scripted::new(),
         secrets: Arc::new(crate::NoSecrets),
+        secret_uses: crate::SecretUses::new(),
         rejections: RejectionQueue::disabled(),
         clock: Arc::new(ManualClock::at(NOW)),
         random: Arc::new(|| 1),
@@ -104,7 +105,7 @@ async fn a_stale_configuration_answers_503_to_everybody() {
     let edge = Edge::new(EdgeConfig::default(), parts);
     for path in [path(1), path(99)] {
         let request = http::Request::post(path).body(http_body_util::Full::new(bytes::Bytes::new()));
-        let response = edge.handle(request.expect("valid")).await;
+        let response = edge.handle(request.expect("valid"), None).await;
         assert_eq!(response.status(), 503);
         assert!(
             response.headers().contains_key("retry-after") && response.headers().contains_key("x-request-id")

@@ -4,9 +4,11 @@ mod bounds;
 mod deliver;
 mod encodings;
 mod fetching;
+mod freshness;
 mod handshakes;
 mod head;
 mod large;
+mod limits;
 mod rejections;
 mod wire;
 
@@ -17,15 +19,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use portero_directory::testing::FixedConfig;
-use portero_directory::{Directory, DirectoryConfig};
+use portero_directory::{Directory, DirectoryConfig, Reporting};
 use portero_keyring::{KeyId, Keyring, rejection_aad, secret_aad};
 use portero_outbound::testing::Scripted;
 use portero_prefilter::{Disabled, Prefilter};
 use portero_recipe::{Recipe, SignOptions, sign};
 use portero_store::{ConfigSnapshot, ConfigStore, Revision, Sealed};
 use portero_types::{
-    Clock, IngestKey, ManualClock, ProviderName, SecretId, SecretNo, SourceId, SourceNo, TenantId, TenantNo,
-    Timestamp,
+    Clock, IngestKey, ManualClock, ProviderName, ReplicaId, SecretId, SecretNo, SourceId, SourceNo, TenantId,
+    TenantNo, Timestamp,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -51,6 +53,19 @@ const DISABLED: u8 = 6;
 
 const NOW: Timestamp = Timestamp::from_secs(1_750_000_000);
 
+/// How old the configuration may be here.
+const STALE_AFTER: Duration = Duration::from_secs(3600);
+
+fn reporting(machine: &ManualClock) -> Reporting {
+    Reporting {
+        replica: ReplicaId::new(NOW, 1),
+        instance: "edge".to_owned(),
+        roles: vec!["edge".to_owned()],
+        version: "1".to_owned(),
+        clock: Arc::new(machine.clone()),
+    }
+}
+
 /// A running edge over stores in memory.
 struct Gateway {
     address: SocketAddr,
@@ -59,6 +74,8 @@ struct Gateway {
     config: FixedConfig,
     directory: Directory,
     clock: ManualClock,
+    /// The clock by which the configuration is fresh.
+    machine: ManualClock,
     accept: AcceptHandle,
     keyring: Arc<Keyring>,
     /// What verification fetches.
@@ -86,8 +103,13 @@ impl Gateway {
         let fixed = FixedConfig::new(snapshot);
         let config_store: Arc<dyn ConfigStore> = Arc::new(fixed.clone());
         // Nothing follows the store: tests say when to refresh.
-        let patient =
-            DirectoryConfig { stale_after: Duration::from_secs(3600), ..DirectoryConfig::default() };
+        let machine = ManualClock::at(NOW);
+        fixed.set_database_time(NOW);
+        let patient = DirectoryConfig {
+            stale_after: STALE_AFTER,
+            reporting: Some(reporting(&machine)),
+            ..DirectoryConfig::default()
+        };
         let (directory, _) =
             Directory::open(config_store, Arc::clone(&keyring), patient).await.expect("readable");
         let clock = ManualClock::at(NOW);
@@ -109,6 +131,7 @@ impl Gateway {
             prefilter,
             fetch: Arc::clone(&fetch) as _,
             secrets: Arc::clone(&secrets) as _,
+            secret_uses: crate::SecretUses::new(),
             rejections: queue,
             clock: Arc::new(clock.clone()) as Arc<dyn Clock>,
             random: Arc::new(move || scattered(next.fetch_add(1, Ordering::Relaxed))),
@@ -118,7 +141,7 @@ impl Gateway {
         let address = listener.local_addr().expect("bound");
         let shutdown = CancellationToken::new();
         let edge = Edge::new(config, parts);
-        let serving = tokio::spawn(serve(listener, edge.clone(), shutdown.clone()));
+        let serving = tokio::spawn(serve(listener, None, edge.clone(), shutdown.clone()));
         let remembering = tokio::spawn(writer.run(shutdown.clone()));
         Self {
             address,
@@ -127,6 +150,7 @@ impl Gateway {
             config: fixed,
             directory,
             clock,
+            machine,
             accept,
             keyring,
             fetch,
@@ -276,6 +300,7 @@ fn configuration() -> (ConfigSnapshot, Arc<Keyring>) {
         sources: Vec::new(),
         secrets: Vec::new(),
         subscriptions: Vec::new(),
+        grants: Vec::new(),
     };
     for (number, (preset, secret)) in (1..).zip(PRESETS) {
         add(&mut snapshot, &keyring, number, preset, Some(secret));
@@ -308,6 +333,7 @@ fn add(snapshot: &mut ConfigSnapshot, keyring: &Keyring, number: u8, recipe: &st
         public_urls: Vec::new(),
         settings: BTreeMap::new(),
         secret_expected_until: None,
+        limits: portero_store::Limits::default(),
         created_at: Timestamp::EPOCH,
     };
     if let Some(secret) = secret {
@@ -321,6 +347,7 @@ fn add(snapshot: &mut ConfigSnapshot, keyring: &Keyring, number: u8, recipe: &st
             sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
             not_before: Timestamp::EPOCH,
             not_after: None,
+            revoked_at: None,
             unseen: false,
             created_at: Timestamp::EPOCH,
         });

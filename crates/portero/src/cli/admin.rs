@@ -1,11 +1,11 @@
-//! `tenant`, `source`, `secret`, `subscription`, `receipt`: what can be said to the admin API.
+//! `tenant`, `source`, `subscription`, `receipt`: what can be said to the admin API.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
-use super::{ConnectArgs, OutputArgs};
+use super::{ConnectArgs, GivenLimits, OutputArgs};
 
 /// What every admin command takes.
 #[derive(Debug, Args)]
@@ -25,6 +25,28 @@ pub(crate) enum TenantCommand {
         /// Its name for people.
         #[arg(long, default_value = "")]
         display_name: String,
+        #[command(flatten)]
+        limits: GivenLimits,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Change a tenant. What is not named stays as it is.
+    #[command(after_help = "\
+Examples:
+  portero tenant update acme --display-name 'Acme Ltd'
+  portero tenant update acme --events-per-second 200 --burst 2000
+  portero tenant update acme --default-limits    # as the gateways' settings say")]
+    Update {
+        /// Its id.
+        tenant: String,
+        /// Its name for people.
+        #[arg(long)]
+        display_name: Option<String>,
+        #[command(flatten)]
+        limits: GivenLimits,
+        /// Take its own limits away: those of the gateways' settings hold.
+        #[arg(long, conflicts_with_all = ["events_per_second", "burst", "bytes_per_second"])]
+        default_limits: bool,
         #[command(flatten)]
         common: Common,
     },
@@ -96,6 +118,8 @@ unless --secret-window says otherwise. A secret added by hand ends the waiting.
         #[command(flatten)]
         given: GivenToSource,
         #[command(flatten)]
+        limits: GivenLimits,
+        #[command(flatten)]
         common: Common,
     },
     /// Change a source. What is not named stays as it is.
@@ -104,7 +128,8 @@ Examples:
   portero source update acme calls --public-url https://hooks.example.com/in/0123
   portero source update acme calls --public-url https://old.example/in/1 --public-url https://new.example/in/1
   portero source update acme pay --setting webhook_id=WH-1
-  portero source update acme tasks --secret-window 1h")]
+  portero source update acme tasks --secret-window 1h
+  portero source update acme pay --events-per-second 50 --burst 500")]
     Update {
         /// The tenant's id.
         tenant: String,
@@ -124,6 +149,11 @@ Examples:
         /// Take all public URLs away.
         #[arg(long, conflicts_with = "public_urls")]
         no_public_urls: bool,
+        #[command(flatten)]
+        limits: GivenLimits,
+        /// Take its own limits away: those of the gateways' settings hold.
+        #[arg(long, conflicts_with_all = ["events_per_second", "burst", "bytes_per_second"])]
+        default_limits: bool,
         #[command(flatten)]
         common: Common,
     },
@@ -150,75 +180,6 @@ Examples:
         tenant: String,
         /// The source's id.
         source: String,
-        #[command(flatten)]
-        common: Common,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum SecretCommand {
-    /// Add a secret. Its value is read from a file or standard input, or generated and shown once.
-    #[command(visible_alias = "add")]
-    Create {
-        /// The tenant's id.
-        tenant: String,
-        /// The source's id.
-        source: String,
-        /// The secret's id; default: one made from the date.
-        #[arg(long, default_value = "")]
-        id: String,
-        /// File with the value as the provider shows it; '-' is standard input. Without it, a value is generated.
-        #[arg(long, value_name = "FILE")]
-        value_file: Option<PathBuf>,
-        /// Rotation: the other secrets cease to verify when the provider can no longer send anything signed with them,
-        /// which its preset says; after 3 days where that is unknown.
-        #[arg(long, conflicts_with = "retire_others_after")]
-        rotate: bool,
-        /// Rotation: the other secrets cease to verify so long from now, such as 3days.
-        #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
-        retire_others_after: Option<Duration>,
-        #[command(flatten)]
-        common: Common,
-    },
-    /// Show a secret's state. Never its value.
-    Get {
-        /// The tenant's id.
-        tenant: String,
-        /// The source's id.
-        source: String,
-        /// The secret's id.
-        secret: String,
-        #[command(flatten)]
-        common: Common,
-    },
-    /// List a source's secrets. Never their values.
-    List {
-        /// The tenant's id.
-        tenant: String,
-        /// The source's id.
-        source: String,
-        #[command(flatten)]
-        common: Common,
-    },
-    /// Show the value of a secret that a handshake brought, once, for a provider that wants it repeated.
-    Reveal {
-        /// The tenant's id.
-        tenant: String,
-        /// The source's id.
-        source: String,
-        /// The secret's id.
-        secret: String,
-        #[command(flatten)]
-        common: Common,
-    },
-    /// Delete a secret: it ceases to verify within a second.
-    Delete {
-        /// The tenant's id.
-        tenant: String,
-        /// The source's id.
-        source: String,
-        /// The secret's id.
-        secret: String,
         #[command(flatten)]
         common: Common,
     },

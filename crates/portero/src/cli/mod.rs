@@ -3,10 +3,14 @@
 mod admin;
 mod audit;
 mod grant;
+mod limits;
 mod parked;
 mod provider;
+mod replica;
+mod secret;
 mod send;
 mod tail;
+mod tls;
 mod token;
 mod value;
 mod verify;
@@ -17,15 +21,19 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use portero_types::Redacted;
 
 pub(crate) use admin::{
-    Common, DeadLetterPolicy, GivenToSource, ReceiptCommand, RejectionCommand, SecretCommand, SourceCommand,
-    StartFrom, SubscriptionCommand, TenantCommand,
+    Common, DeadLetterPolicy, GivenToSource, ReceiptCommand, RejectionCommand, SourceCommand, StartFrom,
+    SubscriptionCommand, TenantCommand,
 };
-pub(crate) use grant::GrantCommand;
 pub(crate) use audit::AuditCommand;
+pub(crate) use grant::GrantCommand;
+pub(crate) use limits::GivenLimits;
 pub(crate) use parked::ParkedCommand;
 pub(crate) use provider::ProviderCommand;
+pub(crate) use replica::ReplicaCommand;
+pub(crate) use secret::{GivenSecret, SecretCommand, SecretName, SourceName};
 pub(crate) use send::SendArgs;
 pub(crate) use tail::TailArgs;
+pub(crate) use tls::TlsArgs;
 pub(crate) use token::{IssuerKey, MintArgs, RoleName, TokenCommand};
 use value::{moment, setting};
 pub(crate) use verify::VerifyArgs;
@@ -57,7 +65,7 @@ pub(crate) enum Command {
     /// Create, show, list and delete sources: a tenant's inbound endpoints.
     #[command(subcommand)]
     Source(SourceCommand),
-    /// Add, rotate, show, list and delete the secrets of a source.
+    /// Add, rotate, retire, revoke, show, list and delete the secrets of a source.
     #[command(subcommand)]
     Secret(SecretCommand),
     /// Create, change, show, list and delete subscriptions.
@@ -72,6 +80,9 @@ pub(crate) enum Command {
     /// Say who changed what: list, export and verify the audit log.
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// List the gateways that run, how far each has applied the configuration, and its clock.
+    #[command(subcommand)]
+    Replica(ReplicaCommand),
     /// List, show and explain requests that were refused of late.
     #[command(subcommand)]
     Rejection(RejectionCommand),
@@ -208,6 +219,11 @@ pub(crate) struct ConnectArgs {
     /// File that holds a token. Without either, the token that `portero dev` left in ./.portero is used.
     #[arg(long, env = "PORTERO_TOKEN_FILE", value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+    /// The name that the gateway's certificate must bear; default: the endpoint's host. For tunnels.
+    #[arg(long, env = "PORTERO_SERVER_NAME", value_name = "NAME", help_heading = "TLS")]
+    pub(crate) server_name: Option<String>,
 }
 
 #[cfg(test)]
@@ -242,8 +258,13 @@ mod tests {
             "portero rejection explain acme own req_1",
             "portero rejection explain acme own --request -",
             "portero secret create acme stripe --value-file -",
-            "portero secret add acme stripe --retire-others-after 3days",
-            "portero secret add acme stripe --rotate",
+            "portero secret add acme stripe --id march --not-before 2026-03-01T12:00:00Z",
+            "portero secret rotate acme stripe --overlap 3days --wait",
+            "portero secret rotate-all --tenant acme --preset stripe --secret-id march --values-out f --dry-run",
+            "portero secret retire acme stripe march --after 2h",
+            "portero secret retire acme stripe march --at 2026-03-01T12:00:00Z",
+            "portero secret revoke acme stripe march --wait",
+            "portero secret show acme stripe march -o json",
             "portero subscription create billing --tenant acme --event-type invoice.* --from earliest",
             "portero subscription create billing --dead-letter-policy park-entity",
             "portero subscription update billing --attempts-max 20 --defer-deadline 2h --dead-letter-policy continue",
@@ -307,8 +328,11 @@ mod tests {
             "portero send stripe -n 0",
             "portero send stripe --curl -n 2",
             "portero tail demo -n 0",
-            "portero secret create acme stripe --retire-others-after soon",
-            "portero secret create acme stripe --rotate --retire-others-after 1h",
+            "portero secret create acme stripe --rotate",
+            "portero secret rotate acme stripe --overlap soon",
+            "portero secret rotate-all --tenant acme --secret-id march",
+            "portero secret retire acme stripe march --after 2h --at 1750000000",
+            "portero secret revoke acme stripe",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::OutputArgs;
+use super::{OutputArgs, TlsArgs};
 
 /// Sign a sample or a file as a provider would, and post it.
 #[derive(Debug, Args)]
@@ -58,6 +58,8 @@ pub(crate) struct SendArgs {
     /// Folder of `portero dev`'s data.
     #[arg(long, default_value = "./.portero", value_name = "FOLDER")]
     pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use portero_client::{Admin, Client, ClientConfig, Error, Token};
+use portero_client::{Admin, Client, ClientCertificate, ClientConfig, Error, Tls, TlsFailure, Token};
 use tonic::{Code, Response, Status};
 
 use super::exit::{Failure, Kind};
@@ -39,8 +39,18 @@ impl Purpose {
 pub(crate) async fn client(args: &ConnectArgs, purpose: Purpose) -> anyhow::Result<Client> {
     let mut config = ClientConfig::new(&args.endpoint);
     config.token = token(args, &purpose.dev_token())?;
+    config.tls = tls(args);
     let origin = origin(&args.endpoint);
     Ok(Client::connect(config).await.map_err(|error| of_client(&error, &origin))?)
+}
+
+fn tls(args: &ConnectArgs) -> Tls {
+    let own = args.tls.own();
+    Tls {
+        ca_file: args.tls.ca_file.clone(),
+        client_certificate: own.map(|(cert_file, key_file)| ClientCertificate { cert_file, key_file }),
+        server_name: args.server_name.clone(),
+    }
 }
 
 fn token(args: &ConnectArgs, dev_token: &Path) -> Result<Token, Failure> {
@@ -114,6 +124,9 @@ impl AdminApi {
 
 /// A gateway's refusal in words.
 pub(crate) fn of_status(status: &Status, origin: &str) -> Failure {
+    if let Some(failure) = TlsFailure::of(status) {
+        return of_tls(failure, origin);
+    }
     // A status that our side of the connection made has a cause below it, and that one's text is not for people.
     let is_ours = std::error::Error::source(status).is_some();
     of_code(status.code(), status.message(), is_ours, origin)
@@ -125,6 +138,13 @@ pub(crate) fn of_client(error: &Error, origin: &str) -> Failure {
         Error::Config { field: "endpoint", rule } => {
             Failure::usage(format!("--endpoint (or PORTERO_ENDPOINT) must be {rule}"))
         }
+        Error::Config { field: "tls.server_name", rule } => {
+            Failure::usage(format!("--server-name (or PORTERO_SERVER_NAME) must be {rule}"))
+        }
+        Error::TlsFile { field, path, reason } => {
+            Failure::usage(format!("{}: {} {reason}", flag_of(field), path.display()))
+        }
+        Error::Tls(failure) => of_tls(*failure, origin),
         Error::Config { field, rule } => Failure::usage(format!("{field} must be {rule}")),
         Error::Token(reason) => Failure::new(Kind::NoPermission, format!("no token to send: {reason}")),
         Error::Connect(_) => of_code(Code::Unavailable, "", true, origin),
@@ -138,6 +158,30 @@ pub(crate) fn of_client(error: &Error, origin: &str) -> Failure {
         }
         Error::Protocol(_) | _ => Failure::failed(format!("{origin}: {error}")),
     }
+}
+
+fn flag_of(field: &str) -> &'static str {
+    match field {
+        "tls.ca_file" => "--ca-file (or PORTERO_CA_FILE)",
+        "tls.client_certificate.cert_file" => "--client-cert (or PORTERO_CLIENT_CERT)",
+        _ => "--client-key (or PORTERO_CLIENT_KEY)",
+    }
+}
+
+/// What is wrong with TLS, and what to do.
+pub(crate) fn of_tls(failure: TlsFailure, origin: &str) -> Failure {
+    let hint = match failure {
+        TlsFailure::UnknownAuthority => "; name that authority by --ca-file (or PORTERO_CA_FILE)",
+        TlsFailure::WrongName => {
+            "; reach it by a name of the certificate, or give one by --server-name (or PORTERO_SERVER_NAME)"
+        }
+        TlsFailure::CertificateWanted => {
+            "; give one by --client-cert and --client-key (or PORTERO_CLIENT_CERT and PORTERO_CLIENT_KEY)"
+        }
+        TlsFailure::NotTls => "; a gateway without TLS is reached by http://",
+        _ => "",
+    };
+    Failure::failed(format!("no TLS with {origin}: {failure}{hint}"))
 }
 
 /// The one table from gRPC codes to failures. `is_ours`: the code comes from our side of the connection.
@@ -189,6 +233,8 @@ mod tests {
             endpoint: ORIGIN.to_owned(),
             token: token.map(|token| Redacted::new(token.to_owned())),
             token_file: token_file.map(Path::to_owned),
+            tls: crate::cli::TlsArgs::default(),
+            server_name: None,
         }
     }
 

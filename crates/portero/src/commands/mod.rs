@@ -50,6 +50,7 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
         Command::Subscription(command) => Box::pin(admin::subscription::run(command)).await,
         Command::Parked(command) => Box::pin(admin::parked::run(command)).await,
         Command::Audit(command) => Box::pin(admin::audit::run(command)).await,
+        Command::Replica(command) => Box::pin(admin::replica::run(command)).await,
         Command::Grant(command) => Box::pin(admin::grant::run(command)).await,
         Command::Rejection(command) => Box::pin(admin::rejection::run(command)).await,
         Command::Receipt(command) => Box::pin(admin::receipt::run(command)).await,

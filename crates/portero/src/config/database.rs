@@ -36,6 +36,8 @@ pub(crate) enum DatabaseUrl {
 #[derive(Clone, Debug)]
 pub(crate) struct Database {
     pub(crate) url: DatabaseUrl,
+    /// Certificates that Postgres' own may come from, beside the system's; with it TLS and the right name are a must.
+    pub(crate) ca_file: Option<PathBuf>,
     /// Connections for accepting events.
     pub(crate) ingest_connections: u32,
     /// Connections for reading the log and flushing progress.
@@ -70,6 +72,7 @@ impl Database {
         };
         Self {
             url,
+            ca_file: section.optional_path("ca_file"),
             ingest_connections: section.within("ingest_connections", 8, 1, 200),
             flush_connections: section.within("flush_connections", 6, 1, 200),
             admin_connections: section.within("admin_connections", 2, 1, 200),

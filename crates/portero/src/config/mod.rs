@@ -8,6 +8,7 @@ mod database;
 mod edge;
 mod grpc;
 mod keyring;
+mod limits;
 mod management;
 mod outbound;
 mod reader;
@@ -16,6 +17,7 @@ mod rejections;
 mod shutdown;
 mod sources;
 mod telemetry;
+mod tls;
 mod value;
 
 pub(crate) use auth::{Auth, IssuerConfig, Jwks};
@@ -32,6 +34,8 @@ pub(crate) use shutdown::Shutdown;
 pub(crate) use sources::Sources;
 pub(crate) use telemetry::{LogFormat, Telemetry};
 
+use portero_ingress::LimitsConfig;
+
 /// The commented default file: every key with its default, ready to be edited.
 pub(crate) const DEFAULT_FILE: &str = include_str!("default.toml");
 
@@ -46,6 +50,17 @@ pub(crate) enum Role {
     Admin,
 }
 
+impl Role {
+    /// As settings and replicas name it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Edge => "edge",
+            Self::Stream => "stream",
+            Self::Admin => "admin",
+        }
+    }
+}
+
 /// All settings of one gateway process.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -54,6 +69,7 @@ pub(crate) struct Config {
     /// Stable name of its place (host, pod): a restarted process takes over its predecessor's work at once.
     pub(crate) instance_id: String,
     pub(crate) edge: EdgeSection,
+    pub(crate) limits: LimitsConfig,
     pub(crate) grpc: Grpc,
     pub(crate) management: Management,
     pub(crate) database: Database,
@@ -77,6 +93,7 @@ impl Config {
             roles,
             instance_id: root.text("instance_id", &sources.host_name()),
             edge: EdgeSection::read(&mut root.section("edge")),
+            limits: limits::read(&mut root.section("limits")),
             grpc: Grpc::read(&mut root.section("grpc")),
             management: Management::read(&mut root.section("management")),
             database: Database::read(&mut root.section("database")),
@@ -170,6 +187,22 @@ mod tests {
             assert!(problems.contains(place), "{place} is missing in:\n{problems}");
         }
         assert!(!problems.contains("hunter2"), "{problems}");
+    }
+
+    #[test]
+    fn proxies_are_trusted_by_network_and_what_is_wrong_with_one_is_said() {
+        let config = Config::load(&sources("[edge]\ntrusted_proxies = [\"10.0.0.0/8\", \"fd00::/8\"]", &[]));
+        let proxies = config.expect("valid").edge.trusted_proxies;
+        assert!(proxies.contain("10.9.9.9".parse().expect("an address")));
+        let environment = [
+            ("PORTERO__EDGE__TRUSTED_PROXIES", "10.1.0.0/8,0.0.0.0/0"),
+            ("PORTERO__EDGE__FORWARDED_HEADER", "via"),
+        ];
+        let problems =
+            Config::load(&sources("", &environment)).expect_err("three things are wrong").to_string();
+        for words in ["did you mean 10.0.0.0/8?", "trust everybody", "edge.forwarded_header"] {
+            assert!(problems.contains(words), "{words} is missing in:\n{problems}");
+        }
     }
 
     #[test]

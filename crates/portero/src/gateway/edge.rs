@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use portero_directory::{Directory, Source};
-use portero_ingress::{Edge, EdgeConfig, Parts, RejectionQueue, SealCapture, sweep_rejections};
+use portero_ingress::{Edge, EdgeConfig, Parts, RejectionQueue, SealCapture, SecretUses, sweep_rejections};
 use portero_keyring::{Keyring, rejection_aad};
 use portero_outbound::{CacheConfig, CachedFetcher, Fetch, HttpConfig, HttpFetcher, InvalidConfig, Offline};
 use portero_prefilter::{Layered, Prefilter};
-use portero_store::{RejectionStore, Sealed};
+use portero_store::{RejectionStore, Sealed, SecretUseStore};
+use portero_tls::Purpose;
 use portero_types::{Clock, RequestId};
 
 use super::handshake_secrets::HandshakeSecrets;
@@ -34,6 +35,7 @@ impl Gateway {
             keyring: Arc::clone(keyring),
             directory: directory.clone(),
         };
+        let tls = self.tls(Purpose::Edge, self.config.edge.tls.as_ref())?;
         let listener = bind(self.config.edge.listen).await?;
         let address = listener.local_addr()?;
         let parts = Parts {
@@ -42,13 +44,14 @@ impl Gateway {
             prefilter: prefilter as Arc<dyn Prefilter>,
             fetch,
             secrets: Arc::new(secrets),
+            secret_uses: self.count_secret_uses(),
             rejections: self.remember_rejections(keyring),
             clock: Arc::new(self.clock.clone()),
             random: Arc::new(entropy::random_u128),
             trace_parent: Arc::new(telemetry::current_trace_parent),
         };
         let edge = Edge::new(self.edge_settings(), parts);
-        self.tasks.spawn(portero_ingress::serve(listener, edge, self.close_edge.clone()));
+        self.tasks.spawn(portero_ingress::serve(listener, tls, edge, self.close_edge.clone()));
         Ok(Some(address))
     }
 
@@ -56,6 +59,10 @@ impl Gateway {
         let section = &self.config.edge;
         EdgeConfig {
             connections_max: usize::try_from(section.connections_max).unwrap_or(usize::MAX),
+            connections_per_address_max: usize::try_from(section.connections_per_address_max)
+                .unwrap_or(usize::MAX),
+            trusted_proxies: section.trusted_proxies.clone(),
+            limits: self.config.limits.clone(),
             header_timeout: section.header_timeout,
             body_timeout: section.body_timeout,
             body_bytes_max: section.body_max.0,
@@ -65,6 +72,13 @@ impl Gateway {
             close_timeout: self.config.shutdown.drain_timeout,
             ..EdgeConfig::default()
         }
+    }
+
+    /// Starts the task that writes down what secrets verify.
+    fn count_secret_uses(&self) -> SecretUses {
+        let uses = SecretUses::new();
+        self.tasks.spawn(uses.clone().run(secret_use_store(&self.opened), self.close_rest.clone()));
+        uses
     }
 
     /// Starts the tasks that write refused requests down and forget them; the queue to the former.
@@ -104,6 +118,13 @@ fn fetcher(section: &Outbound) -> anyhow::Result<Arc<dyn Fetch>> {
         Err(error) => return Err(error).context("the settings of [outbound] cannot be used"),
     };
     Ok(Arc::new(CachedFetcher::new(upstream, CacheConfig::default())))
+}
+
+fn secret_use_store(opened: &Opened) -> Arc<dyn SecretUseStore> {
+    match opened {
+        Opened::Sqlite(store) => Arc::new(store.clone()),
+        Opened::Postgres(store) => Arc::new(store.clone()),
+    }
 }
 
 fn rejection_store(opened: &Opened) -> Arc<dyn RejectionStore> {

@@ -6,21 +6,24 @@ mod edge;
 mod handshake_secrets;
 mod management;
 mod store;
+mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use portero_api::{Api, ApiConfig, Services};
+use portero_api::{Api, ApiConfig, Listener, Services};
 use portero_auth::Verifier;
-use portero_directory::{Directory, DirectoryConfig};
+use portero_directory::{Directory, DirectoryConfig, Reporting};
 use portero_dispatcher::{Dispatcher, DispatcherConfig, SESSION_TTL, STREAM_AGE, TraceHook};
+use portero_ingress::LimitsConfig;
 use portero_ingress::accept::{AcceptConfig, AcceptHandle};
 use portero_keyring::{KeyId, Keyring};
-use portero_prefilter::{Layered, Local, LocalConfig, Redis, RedisConfig};
+use portero_prefilter::{Layered, Local, LocalConfig, Redis, RedisConfig, RedisTls};
 use portero_store::DynStore;
-use portero_types::{Clock as _, SessionId};
+use portero_tls::{Looks, Purpose};
+use portero_types::{Clock as _, ReplicaId, SessionId};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,6 +35,7 @@ use crate::telemetry;
 
 pub(crate) use management::Health;
 pub(crate) use store::{Opened, read_secret_file, require_current};
+pub(crate) use tls::read_certificates;
 
 /// How long after its deadline a drain may take to end the last streams.
 const DRAIN_GRACE: Duration = Duration::from_secs(2);
@@ -54,6 +58,8 @@ pub(crate) struct Gateway {
     dispatcher: Dispatcher,
     accept: AcceptHandle,
     tasks: TaskTracker,
+    /// Asks for a look at TLS files.
+    tls_looks: Looks,
     /// Stops taking webhooks.
     close_edge: CancellationToken,
     /// Stops serving gRPC.
@@ -72,15 +78,15 @@ impl Gateway {
         let metrics = metrics()?;
         let (tasks, close_rest) = (TaskTracker::new(), CancellationToken::new());
         let (directory, follower) =
-            Directory::open(config_store(&opened), Arc::clone(&keyring), DirectoryConfig::default())
+            Directory::open(config_store(&opened), Arc::clone(&keyring), directory_settings(&config))
                 .await
                 .context("the configuration cannot be loaded")?;
         tasks.spawn(follower.run(close_rest.clone()));
         let dispatcher = dispatcher(&config, &store, &directory, &clock).await?;
         let prefilter = prefilter(&config, &clock)?;
         follow_prefilter(&tasks, &close_rest, Arc::clone(&prefilter), store.clone());
-        let accept = accept(&opened, Arc::clone(&prefilter), &dispatcher).await?;
-        let health = Health::new(Some(dispatcher.clone()));
+        let accept = accept(&opened, Arc::clone(&prefilter), &dispatcher, &config.limits).await?;
+        let health = Health::new(directory.clone(), dispatcher.clone(), config.management.clock_skew_max);
         tasks.spawn(Arc::clone(&health).watch(store.clone(), close_rest.clone()));
         let management = bind(config.management.listen).await?;
         let mut addresses = Addresses { edge: None, grpc: None, management: management.local_addr()? };
@@ -93,6 +99,7 @@ impl Gateway {
             dispatcher,
             accept,
             tasks,
+            tls_looks: Looks::new(),
             close_edge: CancellationToken::new(),
             close_grpc: CancellationToken::new(),
             close_rest,
@@ -104,6 +111,7 @@ impl Gateway {
         addresses.edge = gateway.start_edge(&directory, &keyring, prefilter).await?;
         addresses.grpc = gateway.start_grpc(store, directory, keyring, verifier).await?;
         gateway.addresses = addresses;
+        gateway.follow_hangups();
         // Last, so that whoever is told "ready" finds all other ports open.
         let (health, stop) = (Arc::clone(&gateway.health), gateway.close_rest.clone());
         gateway.tasks.spawn(management::serve(management, health, metrics, stop));
@@ -133,8 +141,12 @@ impl Gateway {
         verifier.refresh_due(clock.now()).await;
         let (keys, stop) = (Arc::clone(&verifier).run(clock.clone()), self.close_rest.clone());
         self.tasks.spawn(async move { stop.run_until_cancelled(keys).await });
-        let listener = bind(self.config.grpc.listen).await?;
+        let section = &self.config.grpc;
+        let tls = self.tls(Purpose::Grpc, section.tls.as_ref())?;
+        let listener = bind(section.listen).await?;
         let address = listener.local_addr()?;
+        let connections_max = usize::try_from(section.connections_max).unwrap_or(usize::MAX);
+        let listener = Listener::new(listener, tls, connections_max);
         let api = Api::new(ApiConfig {
             store,
             directory,
@@ -152,6 +164,11 @@ impl Gateway {
             }
         });
         Ok(Some(address))
+    }
+
+    fn follow_hangups(&self) {
+        let (config, looks, stop) = (self.config.clone(), self.tls_looks.clone(), self.close_rest.clone());
+        self.tasks.spawn(async move { tls::look_on_hangup(&config, looks, stop).await });
     }
 
     /// Resolves when this gateway cannot go on by itself.
@@ -206,13 +223,33 @@ fn accept_store(opened: &Opened) -> Arc<dyn portero_store::AcceptStore> {
     }
 }
 
+/// What this process says of itself, by the machine's own clock.
+fn directory_settings(config: &Config) -> DirectoryConfig {
+    let clock = SystemClock::default();
+    let roles = config.roles.iter().map(|role| role.name().to_owned()).collect();
+    let reporting = Reporting {
+        replica: ReplicaId::new(clock.now(), entropy::random_u128()),
+        instance: config.instance_id.clone(),
+        roles,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        clock: Arc::new(clock),
+    };
+    DirectoryConfig { reporting: Some(reporting), ..DirectoryConfig::default() }
+}
+
 async fn accept(
     opened: &Opened,
     prefilter: Arc<Layered>,
     dispatcher: &Dispatcher,
+    limits: &LimitsConfig,
 ) -> anyhow::Result<AcceptHandle> {
     let shards = opened.shards().await.context("the log cannot be read")?;
-    let settings = AcceptConfig { shards, queues: opened.queues(), ..AcceptConfig::default() };
+    let settings = AcceptConfig {
+        shards,
+        queues: opened.queues(),
+        tenant_percent: usize::try_from(limits.in_flight_percent).unwrap_or(100),
+        ..AcceptConfig::default()
+    };
     let dispatcher = dispatcher.clone();
     Ok(AcceptHandle::new(settings, accept_store(opened), prefilter, Arc::new(move |_| dispatcher.hint())))
 }
@@ -275,11 +312,31 @@ fn prefilter(config: &Config, clock: &SystemClock) -> anyhow::Result<Arc<Layered
         (None, None) => None,
     };
     let redis = url
-        .map(|url| Redis::new(RedisConfig { url, ..RedisConfig::new("") }))
+        .map(|url| {
+            anyhow::Ok(Redis::new(RedisConfig {
+                url,
+                tls: redis_tls(&config.redis)?,
+                ..RedisConfig::new("")
+            })?)
+        })
         .transpose()
         .context("the settings of [redis] cannot be used")?;
     let local = Local::new(LocalConfig::default(), Arc::new(clock.clone()));
     Ok(Arc::new(Layered::new(Some(local), redis)))
+}
+
+fn redis_tls(section: &crate::config::Redis) -> anyhow::Result<RedisTls> {
+    let authorities = section.ca_file.as_deref();
+    let mut tls = RedisTls {
+        authorities: authorities.map(|path| read_certificates("redis.ca_file", path)).transpose()?,
+        ..RedisTls::default()
+    };
+    if let Some((certificate, key)) = &section.client_files {
+        tls.client_certificate = Some(read_certificates("redis.client_cert_file", certificate)?);
+        let key = read_secret_file(key).context("redis.client_key_file cannot be used")?;
+        tls.client_key = Some(key.expose_secret().as_bytes().to_vec().into());
+    }
+    Ok(tls)
 }
 
 fn follow_prefilter(tasks: &TaskTracker, stop: &CancellationToken, prefilter: Arc<Layered>, store: DynStore) {
@@ -300,11 +357,14 @@ fn metrics() -> anyhow::Result<metrics_exporter_prometheus::PrometheusHandle> {
         .set_buckets_for_metric(matcher, &seconds)?
         .install_recorder()
         .context("metrics cannot be recorded")?;
+    portero_api::metrics::describe();
     portero_auth::describe();
+    portero_directory::metrics::describe();
     portero_dispatcher::metrics::describe();
     portero_ingress::metrics::describe();
     portero_outbound::metrics::describe();
     portero_prefilter::describe();
+    portero_tls::describe();
     Ok(handle)
 }
 

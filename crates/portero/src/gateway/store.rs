@@ -55,6 +55,10 @@ impl Opened {
         let mut config = PostgresConfig::new("");
         config.url = url;
         config.password = password;
+        if let Some(path) = &settings.ca_file {
+            super::tls::read_certificates("database.ca_file", path)?;
+            config.ca_file = Some(path.clone());
+        }
         config.pools = PoolSizes {
             ingest: settings.ingest_connections,
             flush: settings.flush_connections,
@@ -73,7 +77,11 @@ impl Opened {
             match Self::open(settings).await {
                 Err(error) if is_passing(&error) && tokio::time::Instant::now() < deadline => {
                     if !told {
-                        tracing::warn!("the database cannot be reached yet; waiting for up to a minute");
+                        let error = format!("{error:#}");
+                        tracing::warn!(
+                            error,
+                            "the database cannot be reached yet; waiting for up to a minute"
+                        );
                     }
                     told = true;
                     tokio::time::sleep(RETRY_EVERY).await;

@@ -115,7 +115,8 @@ impl<'a> Batch<'a> {
 
     /// Fills in the verdicts of those that were not placed: refused for their secrets, or their keys were there before.
     pub(super) fn judge_repeats(&self, verdicts: &mut [Option<Verdict>], found: &Found) {
-        let is_revoked = |index: usize| self.events[index].secret_no.is_some_and(|no| found.revoked.contains(&no));
+        let is_revoked =
+            |index: usize| self.events[index].secret_no.is_some_and(|no| found.revoked.contains(&no));
         let known: HashMap<usize, &Known> = found.known.iter().map(|known| (known.leader, known)).collect();
         let leaders = self.leaders.iter().map(|leader| (*leader, *leader));
         for (index, leader) in leaders.chain(self.followers.iter().copied()) {

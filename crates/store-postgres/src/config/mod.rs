@@ -12,9 +12,9 @@ mod tenants;
 
 use async_trait::async_trait;
 use portero_store::{
-    Change, ConfigChanges, ConfigSnapshot, ConfigStore, Error, ErrorKind, Grant, Hint, NewAuditEntry, NewGrant, NewSecret, NewSource, NewSubscription,
-    NewTenant, Page, Replica, ReplicaEcho, ReplicaReport, Result, Revision, Sealed, Secret, Source,
-    SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    Change, ConfigChanges, ConfigSnapshot, ConfigStore, Error, ErrorKind, Grant, Hint, NewAuditEntry,
+    NewGrant, NewSecret, NewSource, NewSubscription, NewTenant, Page, Replica, ReplicaEcho, ReplicaReport,
+    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
     TenantUpdate,
 };
 use portero_types::{GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
@@ -32,6 +32,8 @@ use crate::row::get;
 struct Changing {
     tx: Tx,
     change: Change,
+    /// Whether the audit log tells of it.
+    recorded: bool,
 }
 
 impl Changing {
@@ -42,7 +44,7 @@ impl Changing {
              SELECT revision, pg_notify($1, $2) FROM raised",
         );
         tx.rows(raise.bind(CHANNEL).bind(word(Hint::Config))).await?;
-        Ok(Self { tx, change: change.clone() })
+        Ok(Self { tx, change: change.clone(), recorded: false })
     }
 
     /// Runs a statement of the change.
@@ -52,13 +54,17 @@ impl Changing {
 
     /// Writes to the audit log what the change did.
     async fn record(&mut self, entry: NewAuditEntry) -> Result<()> {
+        self.recorded = true;
         append_in(&mut self.tx, entry).await
     }
 
     /// Commits, or undoes the change and its revision.
     async fn end<T>(self, outcome: Result<T>) -> Result<T> {
         match outcome {
-            Ok(value) => self.tx.commit().await.map(|()| value),
+            Ok(value) => {
+                debug_assert!(self.recorded, "no change without an entry of the audit log");
+                self.tx.commit().await.map(|()| value)
+            }
             Err(error) => {
                 self.tx.roll_back().await;
                 Err(error)

@@ -74,7 +74,7 @@ pub(super) async fn all(pool: &Pool) -> Result<Vec<Replica>> {
     let query = sqlx::query(
         "SELECT r.*, r.seen_at > now.at - $1 AS live
          FROM replicas r, (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at) now
-         WHERE r.seen_at > now.at - $2 ORDER BY r.instance, r.replica_id LIMIT $3",
+         WHERE r.seen_at > now.at - $2 ORDER BY live DESC, r.instance, r.replica_id LIMIT $3",
     )
     .bind(micros(REPLICA_LIVE))
     .bind(micros(REPLICA_SHOWN))

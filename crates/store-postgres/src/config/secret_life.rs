@@ -75,9 +75,10 @@ async fn revoke_in(
         return Ok((secret, false));
     }
     refuse_from_now_on(changing, secret.no, now).await?;
-    let mark = sqlx::query("UPDATE secrets SET revoked_at = $2, unseen = false WHERE secret_no = $1 RETURNING *")
-        .bind(secret.no.0)
-        .bind(now.as_micros());
+    let mark =
+        sqlx::query("UPDATE secrets SET revoked_at = $2, unseen = false WHERE secret_no = $1 RETURNING *")
+            .bind(secret.no.0)
+            .bind(now.as_micros());
     let revoked = one(&changing.rows(mark).await?, secrets::read)?.ok_or_else(|| not_found("secret"))?;
     record(changing, "RevokeSecret", (tenant, source), (&secret, Some(&revoked))).await?;
     Ok((revoked, true))

@@ -1,6 +1,8 @@
 //! Secrets, sealed. A source's secrets overlap as planned, and never more of them than the edge is ready to try.
 
-use portero_store::{Change, Error, ErrorKind, NewAuditEntry, NewSecret, Page, Result, Revision, Sealed, Secret};
+use portero_store::{
+    Change, Error, ErrorKind, NewAuditEntry, NewSecret, Page, Result, Revision, Sealed, Secret,
+};
 use portero_types::limits::ACTIVE_SECRETS_MAX;
 use portero_types::{SecretId, SecretNo, SourceId, SourceNo, TenantId, Timestamp};
 use sqlx::postgres::PgRow;
@@ -123,7 +125,8 @@ async fn add_in(changing: &mut Changing, secret: &NewSecret, unseen: bool) -> Re
             let after = after?;
             let before = Secret { not_after: None, ..after.clone() };
             let of = (&secret.tenant, &secret.source);
-            let entry = NewAuditEntry::secret(&changing.change, "RetireSecret", of, Some(&before), Some(&after));
+            let entry =
+                NewAuditEntry::secret(&changing.change, "RetireSecret", of, Some(&before), Some(&after));
             changing.record(entry).await?;
         }
     }

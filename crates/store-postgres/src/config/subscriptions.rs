@@ -1,8 +1,8 @@
 //! Subscriptions. Where one begins is read in the transaction that creates it.
 
 use portero_store::{
-    Change, NewAuditEntry, DeadLetterPolicy, Error, ErrorKind, NewSubscription, Page, Result, Revision, StartAt, Subscription,
-    SubscriptionUpdate,
+    Change, DeadLetterPolicy, Error, ErrorKind, NewAuditEntry, NewSubscription, Page, Result, Revision,
+    StartAt, Subscription, SubscriptionUpdate,
 };
 use portero_types::{LaneCount, ShardCount, SourceId, SubscriptionId, SubscriptionNo, Timestamp};
 use sqlx::postgres::PgRow;

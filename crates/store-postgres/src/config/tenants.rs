@@ -1,6 +1,8 @@
 //! Tenants. A deleted tenant's row stays behind its receipts, marked with the time of its deletion.
 
-use portero_store::{Change, Error, ErrorKind, Limits, NewAuditEntry, NewTenant, Page, Result, Revision, Tenant, TenantUpdate};
+use portero_store::{
+    Change, Error, ErrorKind, Limits, NewAuditEntry, NewTenant, Page, Result, Revision, Tenant, TenantUpdate,
+};
 use portero_types::{TenantId, TenantNo, Timestamp};
 use sqlx::postgres::PgRow;
 

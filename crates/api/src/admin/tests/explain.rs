@@ -79,8 +79,6 @@ async fn a_refused_request_is_explained_as_of_its_time() {
         secret_id: "second".to_owned(),
         value: SECRET.to_owned(),
         not_before: Some(time::to_proto(NOW)),
-        retire_others_after: None,
-        retire_others: false,
     };
     service.admin.do_create_secret(service.acme(message)).await.expect("added");
     let verified = explain(&service, "pay", Which::RequestId(id.clone())).await.expect("explained");

@@ -3,9 +3,11 @@
 mod audit;
 mod explain;
 mod grants;
+mod limits;
 mod parked;
 mod presets;
 mod rejections;
+mod secret_life;
 mod secrets;
 mod sources;
 mod subscriptions;
@@ -130,8 +132,6 @@ impl Service {
             secret_id: id.to_owned(),
             value: value.to_owned(),
             not_before: None,
-            retire_others_after: None,
-            retire_others: false,
         };
         self.admin.do_create_secret(self.acme(message)).await.expect("added");
     }

@@ -127,38 +127,6 @@ async fn of_many_who_reveal_at_once_one_is_shown_it() {
 }
 
 #[tokio::test]
-async fn a_rotation_lets_the_old_secret_live_as_long_as_the_provider_may_send_again() {
-    let day = Duration::from_secs(86_400);
-    for (provider, overlap) in [("wise", 14 * day), ("stripe", 3 * day), ("lemonsqueezy", 3 * day)] {
-        let service = Service::start().await;
-        service.create("own", preset(provider)).await.expect("created");
-        let value = if provider == "wise" {
-            include_str!("../../../../recipe/tests/it/keys/rsa.public.pem")
-        } else {
-            SECRET
-        };
-        let add = async |id: &str, retire_others: bool, after: Option<prost_types::Duration>| {
-            let request = v1::CreateSecretRequest {
-                parent: name("own"),
-                secret_id: id.to_owned(),
-                value: value.to_owned(),
-                not_before: None,
-                retire_others_after: after,
-                retire_others,
-            };
-            service.admin.do_create_secret(service.acme(request)).await
-        };
-        add("old", false, None).await.expect("added");
-        add("new", true, None).await.expect("added");
-        let end = get(&service, &format!("{}/secrets/old", name("own"))).await.not_after.expect("an end");
-        let at = NOW.plus(overlap);
-        assert_eq!((end.seconds, end.nanos), (at.as_secs(), 0), "{provider}");
-        let both = add("third", true, Some(prost_types::Duration { seconds: 1, nanos: 0 })).await;
-        assert_eq!(bad_field(both), "retire_others");
-    }
-}
-
-#[tokio::test]
 async fn a_secret_that_would_serve_nothing_is_not_made() {
     let service = Service::start().await;
     let add = async |source: &str, value: &str| {

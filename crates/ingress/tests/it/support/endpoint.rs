@@ -8,7 +8,7 @@ use std::time::Duration;
 use portero_keyring::secret_aad;
 use portero_recipe::Recipe;
 use portero_store::{
-    Actor, Change, ConfigStore as _, NewSecret, NewSource, NewTenant, SchemaStore as _, Sealed,
+    Actor, Change, ConfigStore as _, Limits, NewSecret, NewSource, NewTenant, SchemaStore as _, Sealed,
 };
 use portero_store_sqlite::SqliteStore;
 use portero_types::{IngestKey, ProviderName, SecretId, SourceId, TenantId, Timestamp};
@@ -102,6 +102,7 @@ impl Endpoint {
             public_urls: self.urls.clone(),
             settings: self.settings.clone(),
             secret_expected_until: self.waits.then(|| NOW.plus(Duration::from_secs(60))),
+            limits: Limits::default(),
             created_at: NOW,
         }
     }
@@ -116,7 +117,12 @@ pub(crate) async fn create(path: &Path, endpoints: &[Endpoint]) {
     for endpoint in endpoints {
         let tenant = TenantId::new(&endpoint.tenant).expect("valid");
         if !tenants.contains(&endpoint.tenant.as_str()) {
-            let new = NewTenant { id: tenant.clone(), display_name: String::new(), created_at: NOW };
+            let new = NewTenant {
+                id: tenant.clone(),
+                display_name: String::new(),
+                limits: Limits::default(),
+                created_at: NOW,
+            };
             store.create_tenant(new, &change).await.expect("created");
             tenants.push(&endpoint.tenant);
         }

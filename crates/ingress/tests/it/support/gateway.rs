@@ -110,6 +110,7 @@ impl Gateway {
             prefilter: Arc::new(Disabled),
             fetch: Arc::clone(&provider) as _,
             secrets: Arc::new(Secrets(Arc::clone(&store), directory.clone())),
+            secret_uses: portero_ingress::SecretUses::new(),
             rejections,
             clock: Arc::new(clock.clone()),
             random: Arc::new(move || scattered(next.fetch_add(1, Ordering::Relaxed))),
@@ -119,7 +120,7 @@ impl Gateway {
         let address = listener.local_addr().expect("bound");
         let shutdown = CancellationToken::new();
         let edge = Edge::new(EdgeConfig::default(), parts);
-        let serving = tokio::spawn(serve(listener, edge, shutdown.clone()));
+        let serving = tokio::spawn(serve(listener, None, edge, shutdown.clone()));
         let remembering = tokio::spawn(writer.run(shutdown.clone()));
         let folder = None;
         Self { address, store, directory, accept, clock, provider, shutdown, serving, remembering, folder }

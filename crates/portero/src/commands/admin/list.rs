@@ -35,6 +35,7 @@ page!(ListRejectionsResponse, rejections, Rejection);
 page!(ListDeadLettersResponse, dead_letters, DeadLetter);
 page!(ListParkedEntitiesResponse, parked_entities, ParkedEntity);
 page!(ListAuditEntriesResponse, audit_entries, AuditEntry);
+page!(ListGrantsResponse, grants, Grant);
 
 /// Asks for page after page and shows what is on them.
 pub(super) async fn show<P, R>(

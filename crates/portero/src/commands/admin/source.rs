@@ -9,7 +9,7 @@ use portero_client::v1;
 use portero_client::v1::source::Verification;
 
 use self::record::Source;
-use super::{list, name};
+use super::{limits, list, name};
 use crate::cli::{GivenToSource, Output, SourceCommand};
 use crate::commands::connection::AdminApi;
 use crate::commands::exit::Failure;
@@ -23,7 +23,7 @@ const PAGE: i32 = 50;
 /// Runs one of its commands.
 pub(crate) async fn run(command: SourceCommand) -> anyhow::Result<()> {
     match command {
-        SourceCommand::Create { tenant, source, preset, recipe_file, provider, given, common } => {
+        SourceCommand::Create { tenant, source, preset, recipe_file, provider, given, limits, common } => {
             let verification = verification(preset, recipe_file.as_deref())?;
             let api = AdminApi::open(&common.connect).await?;
             let GivenToSource { public_urls, settings, secret_window } = given;
@@ -33,6 +33,7 @@ pub(crate) async fn run(command: SourceCommand) -> anyhow::Result<()> {
                 public_urls,
                 settings: settings.into_iter().collect(),
                 secret_window: secret_window.map(present::duration),
+                limits: limits::wanted(&limits),
                 ..v1::Source::default()
             };
             let request = v1::CreateSourceRequest {
@@ -59,10 +60,13 @@ pub(crate) async fn run(command: SourceCommand) -> anyhow::Result<()> {
             given,
             unset,
             no_public_urls,
+            limits,
+            default_limits,
             common,
         } => {
             let verification = verification(preset, recipe_file.as_deref())?;
-            let change = update::Change { verification, given, unset, no_public_urls };
+            let limits = update::LimitsChange::of(limits, default_limits);
+            let change = update::Change { verification, given, unset, no_public_urls, limits };
             let api = AdminApi::open(&common.connect).await?;
             let updated = change.apply(&api, &name::source(&tenant, &source)).await?;
             show(common.output.output, updated).map(drop)

@@ -3,9 +3,11 @@
 use portero_client::v1;
 use serde::Serialize;
 
+use super::limits::{self, Limits};
 use super::{list, name};
-use crate::cli::TenantCommand;
+use crate::cli::{GivenLimits, TenantCommand};
 use crate::commands::connection::AdminApi;
+use crate::commands::exit::Failure;
 use crate::commands::present::{self, Record};
 
 /// Tenants on a page.
@@ -14,9 +16,10 @@ const PAGE: i32 = 1_000;
 /// Runs one of its commands.
 pub(crate) async fn run(command: TenantCommand) -> anyhow::Result<()> {
     match command {
-        TenantCommand::Create { tenant, display_name, common } => {
+        TenantCommand::Create { tenant, display_name, limits, common } => {
             let api = AdminApi::open(&common.connect).await?;
-            let wanted = v1::Tenant { display_name, ..v1::Tenant::default() };
+            let limits = limits::wanted(&limits);
+            let wanted = v1::Tenant { display_name, limits, ..v1::Tenant::default() };
             let name = name::tenant(&tenant);
             let request = v1::CreateTenantRequest { tenant_id: tenant, tenant: Some(wanted) };
             let created =
@@ -36,6 +39,21 @@ pub(crate) async fn run(command: TenantCommand) -> anyhow::Result<()> {
             })
             .await
         }
+        TenantCommand::Update { tenant, display_name, limits, default_limits, common } => {
+            let limits = if default_limits {
+                Some(GivenLimits::default())
+            } else {
+                limits.is_given().then_some(limits)
+            };
+            if display_name.is_none() && limits.is_none() {
+                return Err(
+                    Failure::usage("nothing is to be changed: see `portero tenant update --help`").into()
+                );
+            }
+            let api = AdminApi::open(&common.connect).await?;
+            let updated = update(&api, name::tenant(&tenant), display_name, limits, default_limits).await?;
+            present::one(common.output.output, &Tenant::from(updated))
+        }
         TenantCommand::Delete { tenant, common } => {
             let api = AdminApi::open(&common.connect).await?;
             let name = name::tenant(&tenant);
@@ -46,12 +64,39 @@ pub(crate) async fn run(command: TenantCommand) -> anyhow::Result<()> {
     }
 }
 
+/// Changes what is given. Limits are read first, since an update replaces all of them.
+async fn update(
+    api: &AdminApi,
+    name: String,
+    display_name: Option<String>,
+    limits: Option<GivenLimits>,
+    from_nothing: bool,
+) -> anyhow::Result<v1::Tenant> {
+    let named = [("display_name", display_name.is_some()), ("limits", limits.is_some())];
+    let paths = named.into_iter().filter(|(_, named)| *named).map(|(path, _)| path.to_owned()).collect();
+    let known = if limits.is_some() && !from_nothing {
+        api.ask(api.calls().get_tenant(v1::GetTenantRequest { name: name.clone() })).await?.limits
+    } else {
+        None
+    };
+    let tenant = v1::Tenant {
+        name: name.clone(),
+        display_name: display_name.unwrap_or_default(),
+        limits: limits.map(|given| limits::merged(&given, known)),
+        ..v1::Tenant::default()
+    };
+    let update_mask = Some(prost_types::FieldMask { paths });
+    let request = v1::UpdateTenantRequest { tenant: Some(tenant), update_mask };
+    Ok(api.ask(api.calls().update_tenant(request)).await.map_err(|error| error.about(&name))?)
+}
+
 /// A tenant as it is shown.
 #[derive(Debug, Serialize)]
 struct Tenant {
     name: String,
     tenant: String,
     display_name: String,
+    limits: Limits,
     create_time: Option<String>,
 }
 
@@ -61,6 +106,7 @@ impl From<v1::Tenant> for Tenant {
             tenant: name::id(&tenant.name, 0),
             name: tenant.name,
             display_name: tenant.display_name,
+            limits: tenant.limits.into(),
             create_time: present::time(tenant.create_time.as_ref()),
         }
     }
@@ -74,11 +120,10 @@ impl Record for Tenant {
     }
 
     fn details(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("tenant", self.tenant.clone()),
-            ("name", self.display_name.clone()),
-            ("created", self.create_time.clone().unwrap_or_default()),
-        ]
+        let mut details = vec![("tenant", self.tenant.clone()), ("name", self.display_name.clone())];
+        details.extend(self.limits.details());
+        details.push(("created", self.create_time.clone().unwrap_or_default()));
+        details
     }
 }
 
@@ -92,10 +137,15 @@ mod tests {
             name: "tenants/acme".to_owned(),
             display_name: "Acme".to_owned(),
             create_time: Some(prost_types::Timestamp { seconds: 1_750_000_000, nanos: 0 }),
+            limits: Some(v1::Limits { events_per_second: Some(5), burst: None, bytes_per_second: Some(0) }),
         });
         assert_eq!(
             serde_json::to_string(&tenant).expect("serialises"),
-            r#"{"name":"tenants/acme","tenant":"acme","display_name":"Acme","create_time":"2025-06-15T15:06:40.000000Z"}"#
+            concat!(
+                r#"{"name":"tenants/acme","tenant":"acme","display_name":"Acme","#,
+                r#""limits":{"events_per_second":5,"burst":null,"bytes_per_second":0},"#,
+                r#""create_time":"2025-06-15T15:06:40.000000Z"}"#
+            )
         );
         assert_eq!(tenant.row().len(), Tenant::COLUMNS.len());
     }

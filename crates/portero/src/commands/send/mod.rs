@@ -6,6 +6,7 @@ mod post;
 mod report;
 mod request;
 mod target;
+mod tls;
 
 use portero_types::Clock as _;
 
@@ -21,5 +22,5 @@ pub(crate) async fn run(args: SendArgs) -> anyhow::Result<()> {
     if args.curl {
         return print::raw(&curl::command(&request));
     }
-    post::run(&request, args.count, args.output.output).await
+    post::run(&request, &args.tls, args.count, args.output.output).await
 }

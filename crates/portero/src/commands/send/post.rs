@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt as _;
+use portero_client::TlsFailure;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, redirect};
 use tokio::time::Instant;
@@ -11,8 +12,8 @@ use tokio::time::Instant;
 use super::answer::{Answer, Heads};
 use super::report::Report;
 use super::request::Request;
-use crate::cli::Output;
-use crate::commands::connection::origin;
+use crate::cli::{Output, TlsArgs};
+use crate::commands::connection::{of_tls, origin};
 use crate::commands::exit::Failure;
 
 /// Requests at a time.
@@ -24,8 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// Posts the same request `count` times and shows what comes back. Succeeds when every answer was 2xx.
-pub(super) async fn run(request: &Request, count: u32, output: Output) -> anyhow::Result<()> {
-    let poster = Poster::new(request)?;
+pub(super) async fn run(request: &Request, tls: &TlsArgs, count: u32, output: Output) -> anyhow::Result<()> {
+    let poster = Poster::new(request, tls)?;
     let mut report = Report::new(output, count);
     let mut answers = futures::stream::iter(0..count).map(|_| poster.post()).buffer_unordered(CONCURRENCY);
     while let Some(answer) = answers.next().await {
@@ -43,7 +44,7 @@ struct Poster {
 }
 
 impl Poster {
-    fn new(request: &Request) -> anyhow::Result<Self> {
+    fn new(request: &Request, tls: &TlsArgs) -> anyhow::Result<Self> {
         let mut builder = Client::builder()
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
@@ -53,7 +54,7 @@ impl Poster {
             // A proxy elsewhere cannot reach it.
             builder = builder.no_proxy();
         }
-        let client = builder.build().map_err(|_| {
+        let client = super::tls::apply(builder, tls, &request.url)?.build().map_err(|_| {
             Failure::failed("HTTPS cannot be set up: are certificate authorities installed here?")
         })?;
         let mut headers = HeaderMap::new();
@@ -112,7 +113,9 @@ impl Poster {
     /// The library's own words would show the whole URL.
     fn words(&self, error: &reqwest::Error) -> String {
         let origin = &self.origin;
-        if error.is_timeout() {
+        if let Some(failure) = TlsFailure::of(error) {
+            of_tls(failure, origin).to_string()
+        } else if error.is_timeout() {
             format!("{origin} did not answer in time")
         } else if error.is_connect() {
             format!("nobody answers at {origin}: is the gateway running?")
@@ -145,7 +148,7 @@ mod tests {
             headers: vec![("x-sig".to_owned(), "1".to_owned())],
             body: Bytes::from_static(b"{}"),
         };
-        Poster::new(&request).expect("a client")
+        Poster::new(&request, &TlsArgs::default()).expect("a client")
     }
 
     /// Answers one request with these bytes, and gives back what it was asked.

@@ -7,6 +7,7 @@ use portero_client::v1::source::Verification;
 use portero_recipe::Recipe;
 use serde::Serialize;
 
+use crate::commands::admin::limits::Limits;
 use crate::commands::admin::name;
 use crate::commands::present::{self, Record};
 
@@ -23,6 +24,7 @@ pub(super) struct Source {
     settings: BTreeMap<String, String>,
     ingest_path: String,
     secret_expected_until: Option<String>,
+    limits: Limits,
     create_time: Option<String>,
     warnings: Vec<String>,
 }
@@ -45,6 +47,7 @@ impl From<v1::Source> for Source {
             settings: source.settings.into_iter().collect(),
             ingest_path: source.ingest_path,
             secret_expected_until: present::time(source.secret_expected_until.as_ref()),
+            limits: source.limits.into(),
             create_time: present::time(source.create_time.as_ref()),
             warnings: source.warnings,
         }
@@ -99,6 +102,7 @@ impl Record for Source {
         details.extend(
             self.secret_expected_until.iter().map(|until| ("secret by handshake until", until.clone())),
         );
+        details.extend(self.limits.details());
         details.push(("created", self.create_time.clone().unwrap_or_default()));
         details
     }
@@ -122,6 +126,7 @@ mod tests {
             "name": "tenants/acme/sources/pay", "tenant": "acme", "source": "pay", "provider": "stripe",
             "preset": "stripe", "recipe_json": null, "public_urls": [], "settings": {}, "ingest_path": "/in/0123",
             "secret_expected_until": null, "create_time": null, "warnings": [],
+            "limits": { "events_per_second": null, "burst": null, "bytes_per_second": null },
         });
         assert_eq!(json, wanted);
         assert_eq!(source.row().len(), Source::COLUMNS.len());

@@ -3,7 +3,8 @@
 use portero_client::v1;
 use portero_client::v1::source::Verification;
 
-use crate::cli::GivenToSource;
+use crate::cli::{GivenLimits, GivenToSource};
+use crate::commands::admin::limits;
 use crate::commands::connection::AdminApi;
 use crate::commands::exit::Failure;
 use crate::commands::present;
@@ -18,18 +19,41 @@ pub(super) struct Change {
     pub(super) unset: Vec<String>,
     /// Whether all URLs go.
     pub(super) no_public_urls: bool,
+    /// What becomes of its own limits.
+    pub(super) limits: LimitsChange,
+}
+
+/// A change to a source's own limits.
+pub(super) enum LimitsChange {
+    /// They stay.
+    None,
+    /// Those that are named are set, the others stay.
+    Set(GivenLimits),
+    /// They go.
+    Reset,
+}
+
+impl LimitsChange {
+    /// What the arguments say.
+    pub(super) const fn of(given: GivenLimits, reset: bool) -> Self {
+        match (reset, given.is_given()) {
+            (true, _) => Self::Reset,
+            (false, true) => Self::Set(given),
+            (false, false) => Self::None,
+        }
+    }
 }
 
 impl Change {
-    /// Applies it. Settings are read first, since an update replaces all of them.
+    /// Applies it. Settings and limits are read first, since an update replaces all of them.
     pub(super) async fn apply(self, api: &AdminApi, name: &str) -> anyhow::Result<v1::Source> {
         if self.paths().is_empty() {
             return Err(Failure::usage("nothing is to be changed: see `portero source update --help`").into());
         }
-        let known = if self.changes_settings() {
-            api.ask(api.calls().get_source(v1::GetSourceRequest { name: name.to_owned() })).await?.settings
+        let known = if self.changes_settings() || matches!(self.limits, LimitsChange::Set(_)) {
+            api.ask(api.calls().get_source(v1::GetSourceRequest { name: name.to_owned() })).await?
         } else {
-            std::collections::HashMap::new()
+            v1::Source::default()
         };
         let request = self.request(name, known)?;
         Ok(api.ask(api.calls().update_source(request)).await.map_err(|error| error.about(name))?)
@@ -48,16 +72,13 @@ impl Change {
         let urls = (self.no_public_urls || !self.given.public_urls.is_empty()).then_some("public_urls");
         let settings = self.changes_settings().then_some("settings");
         let window = self.given.secret_window.map(|_| "secret_window");
-        [recipe, urls, settings, window].into_iter().flatten().map(str::to_owned).collect()
+        let limits = (!matches!(self.limits, LimitsChange::None)).then_some("limits");
+        [recipe, urls, settings, window, limits].into_iter().flatten().map(str::to_owned).collect()
     }
 
-    fn request(
-        self,
-        name: &str,
-        known: std::collections::HashMap<String, String>,
-    ) -> Result<v1::UpdateSourceRequest, Failure> {
+    fn request(self, name: &str, known: v1::Source) -> Result<v1::UpdateSourceRequest, Failure> {
         let paths = self.paths();
-        let mut settings = known;
+        let mut settings = known.settings;
         for name in &self.unset {
             if settings.remove(name).is_none() {
                 return Err(Failure::usage(format!("the source has no setting {name:?}")));
@@ -70,6 +91,10 @@ impl Change {
             public_urls: self.given.public_urls,
             settings,
             secret_window: self.given.secret_window.map(present::duration),
+            limits: match self.limits {
+                LimitsChange::Set(given) => Some(limits::merged(&given, known.limits)),
+                LimitsChange::None | LimitsChange::Reset => None,
+            },
             ..v1::Source::default()
         };
         let update_mask = Some(prost_types::FieldMask { paths });
@@ -85,11 +110,32 @@ mod tests {
 
     fn nothing() -> Change {
         let given = GivenToSource { public_urls: Vec::new(), settings: Vec::new(), secret_window: None };
-        Change { verification: None, given, unset: Vec::new(), no_public_urls: false }
+        Change {
+            verification: None,
+            given,
+            unset: Vec::new(),
+            no_public_urls: false,
+            limits: LimitsChange::None,
+        }
     }
 
-    fn known() -> std::collections::HashMap<String, String> {
-        [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())].into()
+    fn known() -> v1::Source {
+        let settings = [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())].into();
+        let limits = Some(v1::Limits { burst: Some(7), ..v1::Limits::default() });
+        v1::Source { settings, limits, ..v1::Source::default() }
+    }
+
+    #[test]
+    fn limits_are_set_one_by_one_or_all_taken_away() {
+        let given = GivenLimits { events_per_second: Some(3), ..GivenLimits::default() };
+        let change = Change { limits: LimitsChange::of(given, false), ..nothing() };
+        let request = change.request("tenants/a/sources/b", known()).expect("a request");
+        assert_eq!(request.update_mask.expect("a mask").paths, ["limits"]);
+        let wanted = v1::Limits { events_per_second: Some(3), burst: Some(7), bytes_per_second: None };
+        assert_eq!(request.source.expect("a source").limits, Some(wanted));
+        let change = Change { limits: LimitsChange::of(GivenLimits::default(), true), ..nothing() };
+        let request = change.request("tenants/a/sources/b", known()).expect("a request");
+        assert_eq!(request.source.expect("a source").limits, None);
     }
 
     #[test]
