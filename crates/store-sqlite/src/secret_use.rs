@@ -81,7 +81,8 @@ async fn usage(connection: &mut SqliteConnection, mut secrets: Vec<SecretNo>) ->
     for no in secrets {
         let sum = sqlx::query("SELECT * FROM secret_usage WHERE secret_no = ?").bind(no.0);
         let Some(sum) = sum.fetch_optional(&mut *connection).await.map_err(statement)? else { continue };
-        let days = sqlx::query("SELECT day, uses FROM secret_uses WHERE secret_no = ? ORDER BY day").bind(no.0);
+        let days =
+            sqlx::query("SELECT day, uses FROM secret_uses WHERE secret_no = ? ORDER BY day").bind(no.0);
         let days = days.fetch_all(&mut *connection).await.map_err(statement)?;
         found.push(SecretUsage {
             secret_no: no,

@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use portero_types::{
-    GrantId, LaneCount, ReplicaId, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo, TenantId,
-    TenantNo, Timestamp,
+    GrantId, LaneCount, ReplicaId, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo,
+    TenantId, TenantNo, Timestamp,
 };
 
 use crate::{
-    Change, ConfigChanges, Grant, Limits, NewGrant, NewSource, Replica, ReplicaEcho, ReplicaReport, Source, SourceUpdate,
+    Change, ConfigChanges, Grant, Limits, NewGrant, NewSource, Replica, ReplicaEcho, ReplicaReport, Source,
+    SourceUpdate,
 };
 
 /// The number of the last configuration change. It rises with every change, in the change's own transaction.
@@ -269,8 +270,8 @@ pub trait ConfigStore: Send + Sync + 'static {
     async fn report(&self, report: &ReplicaReport) -> crate::Result<ReplicaEcho>;
     /// Forgets a process that ends. One that is not known is fine.
     async fn sign_off(&self, replica: ReplicaId) -> crate::Result<()>;
-    /// The processes that have not signed off, in the order of their names; those that are silent for more than
-    /// [`REPLICA_SHOWN`](crate::REPLICA_SHOWN) are left out.
+    /// The processes that have not signed off, live ones first, in the order of their names; those that are silent for more
+    /// than [`REPLICA_SHOWN`](crate::REPLICA_SHOWN) are left out.
     async fn replicas(&self) -> crate::Result<Vec<Replica>>;
 
     /// Creates a tenant.

@@ -70,9 +70,7 @@ pub use replica::{
 };
 pub use schema::{SchemaState, SchemaStore};
 pub use secret_state::SecretState;
-pub use secret_use::{
-    Day, RetiringInUse, SecretUsage, SecretUse, SecretUseStore, USE_DAYS_KEPT,
-};
+pub use secret_use::{Day, RetiringInUse, SecretUsage, SecretUse, SecretUseStore, USE_DAYS_KEPT};
 pub use share::{LaneAction, LaneRequest, PARKED_LISTING_MAX, ParkedListing, Roll, Share};
 pub use source::{
     NewSource, PUBLIC_URL_BYTES_MAX, PUBLIC_URLS_MAX, SETTING_NAME_BYTES_MAX, SETTING_VALUE_BYTES_MAX,

@@ -89,8 +89,7 @@ pub(super) async fn list(pool: &SqlitePool, after: Option<&GrantId>, limit: u32)
 
 /// Every grant.
 pub(super) async fn all(connection: &mut SqliteConnection) -> Result<Vec<Grant>> {
-    let rows =
-        sqlx::query(grants!("ORDER BY grant_id")).fetch_all(connection).await.map_err(statement)?;
+    let rows = sqlx::query(grants!("ORDER BY grant_id")).fetch_all(connection).await.map_err(statement)?;
     rows.iter().map(grant).collect()
 }
 

@@ -11,9 +11,9 @@ mod tenant;
 
 use async_trait::async_trait;
 use portero_store::{
-    Change, ConfigChanges, ConfigSnapshot, ConfigStore, Error, ErrorKind, Grant, Hint, NewGrant, HintStore as _, NewSecret, NewSource,
-    NewSubscription, NewTenant, Page, Replica, ReplicaEcho, ReplicaReport, Result, Revision, Sealed, Secret,
-    Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    Change, ConfigChanges, ConfigSnapshot, ConfigStore, Error, ErrorKind, Grant, Hint, HintStore as _,
+    NewGrant, NewSecret, NewSource, NewSubscription, NewTenant, Page, Replica, ReplicaEcho, ReplicaReport,
+    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
     TenantUpdate,
 };
 use portero_types::{GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
@@ -80,7 +80,8 @@ impl ConfigStore for SqliteStore {
     }
 
     async fn update_tenant(&self, update: TenantUpdate, change: &Change) -> Result<Tenant> {
-        self.change(change, move |connection, change| Box::pin(tenant::update(connection, update, change))).await
+        self.change(change, move |connection, change| Box::pin(tenant::update(connection, update, change)))
+            .await
     }
 
     async fn delete_tenant(&self, id: &TenantId, change: &Change) -> Result<()> {
@@ -101,7 +102,8 @@ impl ConfigStore for SqliteStore {
     }
 
     async fn update_source(&self, update: SourceUpdate, change: &Change) -> Result<Source> {
-        self.change(change, move |connection, change| Box::pin(source::update(connection, update, change))).await
+        self.change(change, move |connection, change| Box::pin(source::update(connection, update, change)))
+            .await
     }
 
     async fn write_handshake_secret(
@@ -118,7 +120,9 @@ impl ConfigStore for SqliteStore {
         let change = change.clone();
         let written = self
             .writer
-            .write(move |connection| Box::pin(secret::add_by_handshake(connection, source_no, new, now, change)))
+            .write(move |connection| {
+                Box::pin(secret::add_by_handshake(connection, source_no, new, now, change))
+            })
             .await?;
         if written {
             self.hint(Hint::Config).await?;
@@ -128,7 +132,10 @@ impl ConfigStore for SqliteStore {
 
     async fn delete_source(&self, tenant: &TenantId, id: &SourceId, change: &Change) -> Result<()> {
         let (tenant, id) = (tenant.clone(), id.clone());
-        self.change(change, move |connection, change| Box::pin(source::delete(connection, tenant, id, change))).await
+        self.change(change, move |connection, change| {
+            Box::pin(source::delete(connection, tenant, id, change))
+        })
+        .await
     }
 
     async fn add_secret(&self, new: NewSecret, change: &Change) -> Result<Secret> {
@@ -172,7 +179,10 @@ impl ConfigStore for SqliteStore {
         change: &Change,
     ) -> Result<Secret> {
         let name = Name::new(tenant, source, id);
-        self.change(change, move |connection, change| Box::pin(secret_life::retire(connection, name, at, change))).await
+        self.change(change, move |connection, change| {
+            Box::pin(secret_life::retire(connection, name, at, change))
+        })
+        .await
     }
 
     async fn revoke_secret(
@@ -189,7 +199,8 @@ impl ConfigStore for SqliteStore {
             // There is no way back, so nothing changes, and the revision stays.
             return Ok(known);
         }
-        self.change(change, move |connection, change| Box::pin(secret_life::revoke(connection, name, change))).await
+        self.change(change, move |connection, change| Box::pin(secret_life::revoke(connection, name, change)))
+            .await
     }
 
     async fn delete_secret(
@@ -200,15 +211,20 @@ impl ConfigStore for SqliteStore {
         change: &Change,
     ) -> Result<()> {
         let name = Name::new(tenant, source, id);
-        self.change(change, move |connection, change| Box::pin(secret_life::delete(connection, name, change))).await
+        self.change(change, move |connection, change| Box::pin(secret_life::delete(connection, name, change)))
+            .await
     }
 
     async fn create_subscription(&self, new: NewSubscription, change: &Change) -> Result<Subscription> {
-        self.change(change, move |connection, change| Box::pin(subscription::create(connection, new, change))).await
+        self.change(change, move |connection, change| Box::pin(subscription::create(connection, new, change)))
+            .await
     }
 
     async fn update_subscription(&self, update: SubscriptionUpdate, change: &Change) -> Result<Subscription> {
-        self.change(change, move |connection, change| Box::pin(subscription::update(connection, update, change))).await
+        self.change(change, move |connection, change| {
+            Box::pin(subscription::update(connection, update, change))
+        })
+        .await
     }
 
     async fn subscription(&self, id: &SubscriptionId) -> Result<Option<Subscription>> {
@@ -221,7 +237,8 @@ impl ConfigStore for SqliteStore {
 
     async fn delete_subscription(&self, id: &SubscriptionId, change: &Change) -> Result<()> {
         let id = id.clone();
-        self.change(change, move |connection, change| Box::pin(subscription::delete(connection, id, change))).await
+        self.change(change, move |connection, change| Box::pin(subscription::delete(connection, id, change)))
+            .await
     }
 
     async fn create_grant(&self, new: NewGrant, change: &Change) -> Result<Grant> {

@@ -120,7 +120,7 @@ pub(super) async fn all(connection: &mut SqliteConnection) -> Result<Vec<Replica
         database_now!(),
         " - ? AS live FROM replicas WHERE seen_at > ",
         database_now!(),
-        " - ? ORDER BY instance, replica_id LIMIT ?"
+        " - ? ORDER BY live DESC, instance, replica_id LIMIT ?"
     );
     let rows = sqlx::query(sql)
         .bind(micros(REPLICA_LIVE))

@@ -56,7 +56,8 @@ pub(super) async fn revoke(connection: &mut SqliteConnection, name: Name, change
     let now = change.at;
     let secret = find(connection, &name).await?;
     refuse_from_now_on(connection, secret.no, now).await?;
-    let sql = "UPDATE secrets SET revoked_at = coalesce(revoked_at, ?), unseen = 0 WHERE secret_no = ? RETURNING *";
+    let sql =
+        "UPDATE secrets SET revoked_at = coalesce(revoked_at, ?), unseen = 0 WHERE secret_no = ? RETURNING *";
     let row = sqlx::query(sql)
         .bind(now.as_micros())
         .bind(secret.no.0)

@@ -129,7 +129,8 @@ pub(super) async fn update(
     let sql = live_sources!("AND sources.source_no = ?");
     let row = sqlx::query(sql).bind(no.0).fetch_one(&mut *connection).await.map_err(statement)?;
     let after = source(&row)?;
-    append_in(connection, NewAuditEntry::source(&change, "UpdateSource", Some(&before), Some(&after))).await?;
+    append_in(connection, NewAuditEntry::source(&change, "UpdateSource", Some(&before), Some(&after)))
+        .await?;
     Ok(after)
 }
 

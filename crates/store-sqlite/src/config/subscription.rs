@@ -1,7 +1,8 @@
 //! Subscriptions.
 
 use portero_store::{
-    Change, DeadLetterPolicy, NewAuditEntry, NewSubscription, Page, Result, Revision, StartAt, Subscription, SubscriptionUpdate,
+    Change, DeadLetterPolicy, NewAuditEntry, NewSubscription, Page, Result, Revision, StartAt, Subscription,
+    SubscriptionUpdate,
 };
 use portero_types::{LaneCount, SubscriptionId, SubscriptionNo};
 use sqlx::sqlite::SqliteRow;
@@ -71,7 +72,8 @@ pub(super) async fn create(
         expired: 0,
         created_at: new.created_at,
     };
-    append_in(connection, NewAuditEntry::subscription(&change, "CreateSubscription", None, Some(&created))).await?;
+    append_in(connection, NewAuditEntry::subscription(&change, "CreateSubscription", None, Some(&created)))
+        .await?;
     Ok(created)
 }
 

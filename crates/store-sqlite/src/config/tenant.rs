@@ -65,7 +65,8 @@ pub(super) async fn update(
         .await
         .map_err(statement)?;
     let after = tenant(&row.ok_or_else(|| not_found("tenant"))?)?;
-    append_in(connection, NewAuditEntry::tenant(&change, "UpdateTenant", Some(&before), Some(&after))).await?;
+    append_in(connection, NewAuditEntry::tenant(&change, "UpdateTenant", Some(&before), Some(&after)))
+        .await?;
     Ok(after)
 }
 

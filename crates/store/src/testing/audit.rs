@@ -13,7 +13,7 @@ use super::{Database, assert_fails, migrated};
 use crate::audit::Chain;
 use crate::{
     Actor, AuditEntry, AuditFilter, AuditHash, AuditOrder, Change, DynStore, ErrorKind, NewAuditEntry,
-    NewSecret, SourceUpdate, SubscriptionUpdate,
+    NewSecret, SourceUpdate, SubscriptionUpdate, TenantUpdate,
 };
 
 /// Every entry, after the chain and the head were looked at.
@@ -43,14 +43,22 @@ fn actions(entries: &[AuditEntry]) -> Vec<(&str, &str)> {
 pub async fn every_change_is_an_entry(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let (store, acme, stripe) = (&fixture.store, tenant_id("acme"), source_id("stripe-eu"));
+    let update = TenantUpdate { id: acme.clone(), display_name: Some("Acme".to_owned()), limits: None };
+    store.update_tenant(update, &tester()).await.expect("updated");
     let settings = Some([("account".to_owned(), "a1".to_owned())].into());
     let update = SourceUpdate { settings, ..SourceUpdate::new(acme.clone(), stripe.clone()) };
     store.update_source(update, &tester()).await.expect("updated");
     store.add_secret(new_secret("one"), &tester()).await.expect("added");
-    store.revoke_secret(&acme, &stripe, &secret_id("one"), &tester()).await.expect("revoked");
+    let end = Timestamp::from_secs(NOW.as_secs() + 3_600);
+    store.retire_secret(&acme, &stripe, &secret_id("one"), end, &tester()).await.expect("retired");
+    for _ in 0..2 {
+        // The second time nothing changes.
+        store.revoke_secret(&acme, &stripe, &secret_id("one"), &tester()).await.expect("revoked");
+    }
     store.delete_secret(&acme, &stripe, &secret_id("one"), &tester()).await.expect("deleted");
     store.create_subscription(new_subscription("billing"), &tester()).await.expect("created");
-    let update = SubscriptionUpdate { attempts_max: Some(7), ..SubscriptionUpdate::new(subscription_id("billing")) };
+    let update =
+        SubscriptionUpdate { attempts_max: Some(7), ..SubscriptionUpdate::new(subscription_id("billing")) };
     store.update_subscription(update, &tester()).await.expect("updated");
     store.delete_subscription(&subscription_id("billing"), &tester()).await.expect("deleted");
     store.delete_source(&acme, &stripe, &tester()).await.expect("deleted");
@@ -62,8 +70,10 @@ pub async fn every_change_is_an_entry(database: &dyn Database) {
         [
             ("CreateTenant", "tenants/acme"),
             ("CreateSource", source),
+            ("UpdateTenant", "tenants/acme"),
             ("UpdateSource", source),
             ("CreateSecret", secret),
+            ("RetireSecret", secret),
             ("RevokeSecret", secret),
             ("DeleteSecret", secret),
             ("CreateSubscription", "subscriptions/billing"),
@@ -79,6 +89,26 @@ pub async fn every_change_is_an_entry(database: &dyn Database) {
         let of_tenant = entry.resource.starts_with("tenants/acme");
         assert_eq!(entry.tenant, of_tenant.then(|| acme.clone()), "{entry:?}");
         assert_eq!(entry.tenant_no, of_tenant.then_some(fixture.tenant.no), "{entry:?}");
+    }
+}
+
+pub async fn a_secret_that_ends_others_is_an_entry_for_each(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    let store = &fixture.store;
+    for id in ["one", "two"] {
+        store.add_secret(new_secret(id), &tester()).await.expect("added");
+    }
+    let end = Some(Timestamp::from_secs(NOW.as_secs() + 3_600));
+    let new = NewSecret { retire_others_at: end, ..new_secret("three") };
+    store.add_secret(new, &tester()).await.expect("added");
+    let entries = all(store).await;
+    let mut ended: Vec<_> = entries.iter().filter(|entry| entry.action == "RetireSecret").collect();
+    ended.sort_by(|a, b| a.resource.cmp(&b.resource));
+    assert_eq!(ended.len(), 2);
+    for (entry, id) in ended.iter().zip(["one", "two"]) {
+        assert!(entry.resource.ends_with(&format!("/secrets/{id}")), "{entry:?}");
+        assert!(entry.before.as_ref().is_some_and(|view| view.contains("\"not_after\":null")), "{entry:?}");
+        assert!(entry.after.as_ref().is_some_and(|view| !view.contains("\"not_after\":null")), "{entry:?}");
     }
 }
 
@@ -101,8 +131,7 @@ pub async fn before_and_after_of_an_entry_follow_each_other(database: &dyn Datab
         fixture.store.update_source(update, &tester()).await.expect("updated");
     }
     let entries = all(&fixture.store).await;
-    let of_source: Vec<_> =
-        entries.iter().filter(|entry| entry.resource.ends_with("/stripe-eu")).collect();
+    let of_source: Vec<_> = entries.iter().filter(|entry| entry.resource.ends_with("/stripe-eu")).collect();
     assert_eq!(of_source.len(), 4);
     for pair in of_source.windows(2) {
         assert_eq!(pair[0].after, pair[1].before);
@@ -247,7 +276,8 @@ pub async fn an_unseen_secret_that_was_taken_is_an_entry(database: &dyn Database
     let fixture = Fixture::new(database).await;
     let (store, acme, stripe) = (&fixture.store, tenant_id("acme"), source_id("stripe-eu"));
     let until = Some(Some(Timestamp::from_secs(NOW.as_secs() + 60)));
-    let wait = SourceUpdate { secret_expected_until: until, ..SourceUpdate::new(acme.clone(), stripe.clone()) };
+    let wait =
+        SourceUpdate { secret_expected_until: until, ..SourceUpdate::new(acme.clone(), stripe.clone()) };
     store.update_source(wait, &tester()).await.expect("updated");
     let handshake = Change::new(Actor::system("handshake"), &format!("r-{}", fresh()), NOW);
     let source_no = fixture.source.no;

@@ -110,7 +110,9 @@ impl Fixture {
 pub fn position(verdict: Verdict) -> Position {
     match verdict {
         Verdict::Accepted { position } => position,
-        other @ (Verdict::Duplicate { .. } | Verdict::Conflict { .. } | Verdict::Revoked) => panic!("not accepted: {other:?}"),
+        other @ (Verdict::Duplicate { .. } | Verdict::Conflict { .. } | Verdict::Revoked) => {
+            panic!("not accepted: {other:?}")
+        }
     }
 }
 
@@ -188,7 +190,12 @@ pub fn provider(name: &str) -> ProviderName {
 }
 
 pub fn new_tenant(id: &str) -> NewTenant {
-    NewTenant { id: tenant_id(id), display_name: format!("The {id} company"), limits: Limits::default(), created_at: NOW }
+    NewTenant {
+        id: tenant_id(id),
+        display_name: format!("The {id} company"),
+        limits: Limits::default(),
+        created_at: NOW,
+    }
 }
 
 pub fn new_source(tenant: &str, id: &str) -> NewSource {

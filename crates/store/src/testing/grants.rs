@@ -44,7 +44,8 @@ pub async fn grants_are_created_read_and_deleted(database: &dyn Database) {
     for id in ["billing", "audit"] {
         store.create_subscription(new_subscription(id), &tester()).await.expect("created");
     }
-    let new = NewGrant { tenant: Some(tenant_id("acme")), ..consumer("workers", &["billing", "audit", "billing"]) };
+    let new =
+        NewGrant { tenant: Some(tenant_id("acme")), ..consumer("workers", &["billing", "audit", "billing"]) };
     let before = store.revision().await.expect("a revision");
     let created = store.create_grant(new.clone(), &tester()).await.expect("created");
     assert!(store.revision().await.expect("a revision") > before);

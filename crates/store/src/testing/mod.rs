@@ -8,18 +8,20 @@
 
 pub mod accept;
 pub mod audit;
+pub mod changes;
 pub mod config;
 pub mod fixture;
 pub mod grants;
 pub mod hints;
 pub mod history;
 pub mod lanes;
+pub mod limits;
 pub mod log;
 pub mod parked;
 pub mod rejections;
-pub mod revocation;
 pub mod replicas;
 pub mod requests;
+pub mod revocation;
 pub mod schema;
 pub mod scopes;
 pub mod secret_life;
@@ -124,6 +126,7 @@ macro_rules! conformance {
         ]);
         $crate::conformance!(@cases $fresh, audit: [
             every_change_is_an_entry,
+            a_secret_that_ends_others_is_an_entry_for_each,
             an_entry_says_who_asked_by_which_request_and_when,
             before_and_after_of_an_entry_follow_each_other,
             no_secret_and_no_ingest_key_is_in_an_entry,
@@ -181,6 +184,11 @@ macro_rules! conformance {
             a_secret_that_is_given_ends_the_wait_for_one,
             a_refused_handshake_secret_leaves_the_source_waiting,
         ]);
+        $crate::conformance!(@cases $fresh, limits: [
+            a_tenants_update_changes_what_is_given_and_nothing_else,
+            a_source_has_limits_of_its_own,
+            limits_beyond_their_bounds_are_refused,
+        ]);
         $crate::conformance!(@cases $fresh, unseen: [
             only_what_a_handshake_brought_is_unseen_and_it_is_taken_once,
             of_twenty_who_take_one_unseen_secret_one_gets_it,
@@ -196,6 +204,12 @@ macro_rules! conformance {
             a_rejection_recorded_twice_is_there_once,
             odd_texts_never_make_recording_fail,
             a_sweep_forgets_the_oldest_and_no_more_than_asked,
+        ]);
+        $crate::conformance!(@cases $fresh, changes: [
+            applying_changes_leads_from_any_revision_to_what_there_is,
+            a_change_is_as_large_as_what_it_changes,
+            a_secret_that_is_long_over_is_gone_by_its_change,
+            what_is_too_old_or_of_another_history_is_answered_with_everything,
         ]);
         $crate::conformance!(@cases $fresh, replicas: [
             a_report_is_told_the_revision_and_the_databases_clock,

@@ -53,7 +53,8 @@ pub async fn an_accepted_event_that_comes_again_under_a_revoked_secret_is_refuse
     let first = signed(&fixture.event("evt_1"), leaked);
     fixture.accepted(&first).await;
     revoke(&fixture, "leaked").await;
-    let verdicts = fixture.store.accept(&[signed(&first, leaked), signed(&first, good)]).await.expect("answered");
+    let verdicts =
+        fixture.store.accept(&[signed(&first, leaked), signed(&first, good)]).await.expect("answered");
     assert_eq!(verdicts, [Verdict::Revoked, Verdict::Duplicate { first: first.receipt_id }]);
     assert!(is_stored(&fixture, &first).await, "what was accepted before stays");
 }

@@ -64,8 +64,12 @@ pub async fn a_rotation_leaves_planned_ended_and_revoked_secrets_alone(database:
     let rotation = NewSecret { retire_others_at: Some(secs(60)), ..new_secret("next") };
     add(&fixture, rotation).await;
     let page = fixture.store.secrets(&tenant_id("acme"), &source_id("stripe-eu"), None, 9).await;
-    let ends: Vec<_> =
-        page.expect("a page").items.into_iter().map(|secret| (secret.id.to_string(), secret.not_after)).collect();
+    let ends: Vec<_> = page
+        .expect("a page")
+        .items
+        .into_iter()
+        .map(|secret| (secret.id.to_string(), secret.not_after))
+        .collect();
     let wanted = [("active", Some(secs(60))), ("gone", None), ("next", None), ("planned", None)];
     assert_eq!(ends, wanted.map(|(id, end)| (id.to_owned(), end)));
 }
@@ -79,7 +83,11 @@ pub async fn a_revocation_is_seen_and_final(database: &dyn Database) {
     assert_eq!(revoked, Secret { revoked_at: Some(secs(5)), ..added });
     let after = fixture.store.revision().await.expect("revision");
     assert!(after > before, "every gateway is to see it");
-    assert_eq!(revoke(&fixture, "leaked", &change_at(9)).await.expect("again"), revoked, "the first time stays");
+    assert_eq!(
+        revoke(&fixture, "leaked", &change_at(9)).await.expect("again"),
+        revoked,
+        "the first time stays"
+    );
     assert_fails(revoke(&fixture, "none", &tester()).await, ErrorKind::NotFound);
     assert_fails(retire(&fixture, "leaked", secs(60), &change_at(6)).await, ErrorKind::FailedPrecondition);
     let page = fixture.store.secrets(&tenant_id("acme"), &source_id("stripe-eu"), None, 9).await;
@@ -130,7 +138,8 @@ pub async fn secrets_are_revoked_by_their_full_name_only(database: &dyn Database
         let retired = store.retire_secret(&tenant, &source, &one, NOW, &tester()).await;
         assert_fails(retired, ErrorKind::NotFound);
     }
-    let untouched = fixture.store.secret(&tenant_id("acme"), &source_id("stripe-eu"), &secret_id("one")).await;
+    let untouched =
+        fixture.store.secret(&tenant_id("acme"), &source_id("stripe-eu"), &secret_id("one")).await;
     let untouched = untouched.expect("read").expect("there");
     assert_eq!((untouched.revoked_at, untouched.not_after), (None, None));
 }

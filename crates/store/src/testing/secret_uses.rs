@@ -22,7 +22,10 @@ pub async fn uses_are_added_up_by_day_and_secret(database: &dyn Database) {
     store.record_secret_uses(&[]).await.expect("nothing to record");
     let before = store.revision().await.expect("revision");
     store.record_secret_uses(&[used(two, 5, 0, 9), used(one, 2, 4, 6)]).await.expect("recorded");
-    store.record_secret_uses(&[used(one, 3, 2, 3), used(one, 1, DAY_SECS, DAY_SECS)]).await.expect("recorded");
+    store
+        .record_secret_uses(&[used(one, 3, 2, 3), used(one, 1, DAY_SECS, DAY_SECS)])
+        .await
+        .expect("recorded");
     let today = Day::of(NOW);
     let wanted = SecretUsage {
         secret_no: one,
@@ -33,7 +36,10 @@ pub async fn uses_are_added_up_by_day_and_secret(database: &dyn Database) {
     };
     assert_eq!(store.secret_usage(&[two, one, SecretNo(9)]).await.expect("read")[0], wanted);
     let both = store.secret_usage(&[two, one]).await.expect("read");
-    assert_eq!(both.iter().map(|usage| (usage.secret_no, usage.uses)).collect::<Vec<_>>(), [(one, 6), (two, 5)]);
+    assert_eq!(
+        both.iter().map(|usage| (usage.secret_no, usage.uses)).collect::<Vec<_>>(),
+        [(one, 6), (two, 5)]
+    );
     assert_eq!(store.revision().await.expect("revision"), before, "uses are no configuration");
 }
 
@@ -54,9 +60,13 @@ pub async fn a_secret_that_ends_soon_and_is_in_use_is_found(database: &dyn Datab
     let fixture = Fixture::new(database).await;
     let store = &fixture.store;
     let mut numbers = Vec::new();
-    for (id, end) in
-        [("busy", Some(600)), ("quiet", Some(600)), ("later", Some(9_000)), ("active", None), ("revoked", Some(600))]
-    {
+    for (id, end) in [
+        ("busy", Some(600)),
+        ("quiet", Some(600)),
+        ("later", Some(9_000)),
+        ("active", None),
+        ("revoked", Some(600)),
+    ] {
         let added = store.add_secret(NewSecret { ..new_secret(id) }, &tester()).await.expect("added");
         let (acme, stripe, id) = (tenant_id("acme"), source_id("stripe-eu"), secret_id(id));
         if let Some(end) = end {
@@ -66,7 +76,8 @@ pub async fn a_secret_that_ends_soon_and_is_in_use_is_found(database: &dyn Datab
     }
     let (acme, stripe) = (tenant_id("acme"), source_id("stripe-eu"));
     store.revoke_secret(&acme, &stripe, &secret_id("revoked"), &tester()).await.expect("revoked");
-    let uses: Vec<_> = (numbers.iter().zip([50, 5, 50, 50, 50])).map(|(no, at)| used(*no, 1, at, at)).collect();
+    let uses: Vec<_> =
+        (numbers.iter().zip([50, 5, 50, 50, 50])).map(|(no, at)| used(*no, 1, at, at)).collect();
     store.record_secret_uses(&uses).await.expect("recorded");
     let found = store.retiring_in_use(secs(60), secs(3_600), secs(10), 9).await.expect("read");
     let busy = RetiringInUse {
@@ -77,7 +88,11 @@ pub async fn a_secret_that_ends_soon_and_is_in_use_is_found(database: &dyn Datab
         last_used_at: secs(50),
     };
     assert_eq!(found, [busy]);
-    assert_eq!(store.retiring_in_use(secs(600), secs(3_600), secs(10), 9).await.expect("read"), [], "it has ended");
+    assert_eq!(
+        store.retiring_in_use(secs(600), secs(3_600), secs(10), 9).await.expect("read"),
+        [],
+        "it has ended"
+    );
     let both = store.retiring_in_use(secs(60), secs(9_999), secs(0), 2).await.expect("read");
     assert_eq!(both.iter().map(|found| found.secret.as_str()).collect::<Vec<_>>(), ["busy", "quiet"]);
 }
