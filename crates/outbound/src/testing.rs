@@ -44,6 +44,11 @@ impl Scripted {
         Arc::new(Self { answers: Mutex::default(), asked: Mutex::default(), gate })
     }
 
+    /// Lets all wait from now on.
+    pub fn shut(&self) {
+        self.gate.forget_permits(usize::MAX);
+    }
+
     /// Lets so many more through.
     pub fn open(&self, answers: usize) {
         self.gate.add_permits(answers);
