@@ -3,6 +3,7 @@
 
 mod harness;
 
+mod audit;
 mod auth;
 mod bad_input;
 mod canaries;
