@@ -6,6 +6,7 @@ mod harness;
 mod audit;
 mod auth;
 mod bad_input;
+mod callers;
 mod canaries;
 mod crash;
 mod database;

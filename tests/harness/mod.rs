@@ -10,6 +10,7 @@ mod gateway;
 mod heard;
 mod history;
 mod internet;
+pub(crate) mod issuer;
 mod load;
 mod log;
 mod process;

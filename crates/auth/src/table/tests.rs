@@ -169,6 +169,44 @@ fn every_rpc_has_a_row() {
     }
 }
 
+/// How far a role reaches in each call: `all` with a grant of the whole installation, `own` with a tenant's grant within it,
+/// `named` for the subscriptions that a consumer's grant names.
+fn documented() -> String {
+    let roles = Role::ALL.map(Role::name).join(" | ");
+    let mut lines = vec![format!("| call | {roles} |"), format!("|---|{}", ":-:|".repeat(Role::ALL.len()))];
+    let mut reach: Vec<(&str, String)> = Vec::new();
+    for_each_row(|action, expected| match reach.last_mut().filter(|(name, _)| *name == action.name()) {
+        Some((_, cells)) => {
+            let either = cells.chars().zip(expected.chars()).map(|(a, b)| if a == 'y' { a } else { b });
+            *cells = either.collect();
+        }
+        None => reach.push((action.name(), expected.to_owned())),
+    });
+    let columns = columns();
+    for (name, cells) in reach {
+        let cell = |role: Role| {
+            let mut reaches = Vec::new();
+            for (caller, cell) in columns.iter().zip(cells.chars()) {
+                let grant = &caller.grants[0];
+                if grant.role == role && cell == 'y' {
+                    reaches.push(if grant.tenant.is_none() { "all" } else { "own" });
+                }
+            }
+            let is_named = role == Role::Consumer && matches!(name, "Subscribe" | "Settle");
+            if is_named { "named".to_owned() } else { reaches.join(", ") }
+        };
+        lines.push(format!("| `{name}` | {} |", Role::ALL.map(cell).join(" | ")));
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn the_table_in_the_documentation_is_this_one() {
+    let page = include_str!("../../../../docs/access.md");
+    let table = documented();
+    assert!(page.contains(&table), "docs/access.md must hold:\n{table}");
+}
+
 #[test]
 fn a_caller_without_grants_may_do_nothing_at_all() {
     let nobody = caller(Vec::new());
