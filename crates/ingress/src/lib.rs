@@ -24,6 +24,9 @@ mod encoding;
 mod event;
 mod examine;
 pub mod forwarded;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz_entry;
 mod handshake;
 mod limits;
 pub mod metrics;

@@ -21,6 +21,9 @@ mod data_key;
 mod error;
 mod file;
 mod folder;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz_entry;
 mod key;
 mod ring;
 mod tenant_keys;

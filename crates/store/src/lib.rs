@@ -26,6 +26,9 @@ pub mod codec;
 mod config;
 mod cut;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz_entry;
 mod grant;
 mod hint;
 mod lane;
