@@ -18,6 +18,7 @@ mod faults;
 mod kinds;
 mod languages;
 mod operation;
+mod operator;
 mod outbound;
 mod parked;
 mod protocol;

@@ -28,9 +28,8 @@ impl Admin {
         let caller = self.check(&metadata, Action::ListAuditEntries(tenant.as_ref())).await?;
         let sees_all = allows(&caller, Action::ListAuditEntries(None));
         let mut filter = filter(&message)?;
-        match &tenant {
-            Some(tenant) => self.only_of(&mut filter, tenant, sees_all, &message.parent).await?,
-            None => {}
+        if let Some(tenant) = &tenant {
+            self.only_of(&mut filter, tenant, sees_all, &message.parent).await?;
         }
         let size = page::size(message.page_size)?.min(AUDIT_PAGE_MAX);
         let (head_seq, head_hash) = if sees_all {
