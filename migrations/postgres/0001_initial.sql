@@ -44,7 +44,7 @@ CREATE TABLE config_tombstones (
     revision   bigint NOT NULL CHECK (revision >= 0),
     no         bigint NOT NULL,
     deleted_at bigint NOT NULL,
-    kind       text   NOT NULL CHECK (kind IN ('tenant', 'source', 'secret', 'subscription', 'grant')),
+    kind       text   NOT NULL CHECK (kind IN ('tenant', 'tenant_keys', 'source', 'secret', 'subscription', 'grant')),
     PRIMARY KEY (revision, kind, no)
 );
 
@@ -95,7 +95,7 @@ CREATE TRIGGER audit_log_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audi
     FOR EACH STATEMENT EXECUTE FUNCTION audit_log_is_append_only();
 ALTER TABLE audit_log ENABLE ALWAYS TRIGGER audit_log_append_only;
 
--- A deleted tenant's row stays behind its receipts; its name may be used again.
+-- A deleted tenant's row stays behind its receipts; its name may be used again. An erased one has no data keys any more.
 CREATE TABLE tenants (
     tenant_no    bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     revision     bigint NOT NULL DEFAULT 0,
@@ -105,10 +105,25 @@ CREATE TABLE tenants (
     limit_burst  bigint CHECK (limit_burst BETWEEN 1 AND 1000000),
     limit_bytes  bigint CHECK (limit_bytes BETWEEN 0 AND 1099511627776),
     created_at   bigint NOT NULL,
-    deleted_at   bigint
+    deleted_at   bigint,
+    erased_at    bigint CHECK (erased_at IS NULL OR deleted_at IS NOT NULL)
 );
 
 CREATE UNIQUE INDEX tenants_id ON tenants (tenant_id) WHERE deleted_at IS NULL;
+
+-- The keys of tenants' secrets, rejections and events, each wrapped under the key-encryption key of that name; the highest version
+-- seals. What a version is never changes, only what it is wrapped in. `revision` as everywhere: of the row's insertion.
+CREATE TABLE tenant_keys (
+    tenant_no  bigint  NOT NULL REFERENCES tenants (tenant_no),
+    revision   bigint  NOT NULL DEFAULT 0,
+    created_at bigint  NOT NULL,
+    version    integer NOT NULL CHECK (version BETWEEN 1 AND 65535),
+    key_id     text    COLLATE "C" NOT NULL CHECK (octet_length(key_id) BETWEEN 1 AND 63),
+    wrapped    bytea   NOT NULL CHECK (octet_length(wrapped) BETWEEN 1 AND 256),
+    PRIMARY KEY (tenant_no, version)
+);
+
+CREATE INDEX tenant_keys_key ON tenant_keys (key_id, tenant_no, version);
 
 -- A deleted source's row stays behind its receipts; its name may be used again, its ingest key never. `settings` is a JSON
 -- object of texts. Until `secret_expected_until` a handshake may bring the source's secret, once.
@@ -140,7 +155,6 @@ CREATE TABLE secrets (
     revision   bigint NOT NULL DEFAULT 0,
     source_no  bigint NOT NULL REFERENCES sources (source_no),
     secret_id  text   COLLATE "C" NOT NULL CHECK (octet_length(secret_id) BETWEEN 1 AND 63),
-    key_id     text   NOT NULL,
     sealed     bytea  NOT NULL CHECK (octet_length(sealed) BETWEEN 1 AND 65536),
     not_before bigint NOT NULL,
     not_after  bigint,
@@ -185,9 +199,7 @@ CREATE TABLE rejections (
     reason      text   NOT NULL CHECK (octet_length(reason) BETWEEN 1 AND 64),
     detail      text   NOT NULL CHECK (octet_length(detail) <= 1024),
     body_digest bytea  NOT NULL CHECK (octet_length(body_digest) = 32),
-    key_id      text,
-    capture     bytea  CHECK (octet_length(capture) BETWEEN 1 AND 1048576),
-    CHECK ((key_id IS NULL) = (capture IS NULL))
+    capture     bytea  CHECK (octet_length(capture) BETWEEN 1 AND 1048576)
 );
 
 ALTER TABLE rejections ALTER COLUMN capture SET STORAGE EXTERNAL;
@@ -258,19 +270,17 @@ CREATE TABLE receipts (
     PRIMARY KEY (tenant_no, provider, event_id)
 ) WITH (fillfactor = 95);
 
--- The accepted requests. UUIDv7 rises with time, so a range of receipts is a range of time and is dropped as a partition.
+-- The accepted requests: content type, headers and body of each, sealed with its tenant's data key. UUIDv7 rises with time, so a range of receipts is a range of time and is dropped as a partition.
 CREATE TABLE events (
-    receipt_id   uuid  NOT NULL,
-    content_type text  NOT NULL CHECK (octet_length(content_type) <= 4096),
-    headers      bytea NOT NULL,
-    body         bytea NOT NULL,
+    receipt_id uuid  NOT NULL,
+    content    bytea NOT NULL,
     PRIMARY KEY (receipt_id)
 ) PARTITION BY RANGE (receipt_id);
 
--- Bodies are written once and rarely read: no time is spent on compressing them, and up to 8 KiB they stay in the row,
+-- Contents are written once and rarely read, and what is sealed cannot be compressed. Up to 8 KiB they stay in the row,
 -- which is one write instead of three.
 CREATE TABLE events_default PARTITION OF events DEFAULT WITH (toast_tuple_target = 8160);
-ALTER TABLE events_default ALTER COLUMN body SET STORAGE EXTERNAL, ALTER COLUMN headers SET STORAGE EXTERNAL;
+ALTER TABLE events_default ALTER COLUMN content SET STORAGE EXTERNAL;
 
 -- Commit order. Narrow, because it is written under the shard's lock.
 CREATE TABLE log (
@@ -462,18 +472,21 @@ END
 $$;
 
 CREATE INDEX tenants_revision ON tenants (revision);
+CREATE INDEX tenant_keys_revision ON tenant_keys (revision);
 CREATE INDEX sources_revision ON sources (revision);
 CREATE INDEX secrets_revision ON secrets (revision);
 CREATE INDEX subscriptions_revision ON subscriptions (revision);
 CREATE INDEX grants_revision ON grants (revision);
 
 CREATE TRIGGER tenants_changed BEFORE INSERT OR UPDATE ON tenants FOR EACH ROW EXECUTE FUNCTION config_changed();
+CREATE TRIGGER tenant_keys_changed BEFORE INSERT ON tenant_keys FOR EACH ROW EXECUTE FUNCTION config_changed();
 CREATE TRIGGER sources_changed BEFORE INSERT OR UPDATE ON sources FOR EACH ROW EXECUTE FUNCTION config_changed();
 CREATE TRIGGER secrets_changed BEFORE INSERT OR UPDATE ON secrets FOR EACH ROW EXECUTE FUNCTION config_changed();
 CREATE TRIGGER subscriptions_changed BEFORE INSERT OR UPDATE ON subscriptions FOR EACH ROW EXECUTE FUNCTION config_changed();
 CREATE TRIGGER grants_changed BEFORE INSERT OR UPDATE ON grants FOR EACH ROW EXECUTE FUNCTION config_changed();
 
 CREATE TRIGGER tenants_deleted AFTER DELETE ON tenants FOR EACH ROW EXECUTE FUNCTION config_deleted('tenant', 'tenant_no');
+CREATE TRIGGER tenant_keys_deleted AFTER DELETE ON tenant_keys FOR EACH ROW EXECUTE FUNCTION config_deleted('tenant_keys', 'tenant_no');
 CREATE TRIGGER sources_deleted AFTER DELETE ON sources FOR EACH ROW EXECUTE FUNCTION config_deleted('source', 'source_no');
 CREATE TRIGGER secrets_deleted AFTER DELETE ON secrets FOR EACH ROW EXECUTE FUNCTION config_deleted('secret', 'secret_no');
 CREATE TRIGGER subscriptions_deleted AFTER DELETE ON subscriptions FOR EACH ROW EXECUTE FUNCTION config_deleted('subscription', 'subscription_no');

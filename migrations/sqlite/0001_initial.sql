@@ -43,7 +43,7 @@ CREATE TABLE config_tombstones (
     revision   INTEGER NOT NULL CHECK (revision >= 0),
     no         INTEGER NOT NULL,
     deleted_at INTEGER NOT NULL,
-    kind       TEXT    NOT NULL CHECK (kind IN ('tenant', 'source', 'secret', 'subscription', 'grant')),
+    kind       TEXT    NOT NULL CHECK (kind IN ('tenant', 'tenant_keys', 'source', 'secret', 'subscription', 'grant')),
     PRIMARY KEY (revision, kind, no)
 ) STRICT;
 
@@ -103,10 +103,25 @@ CREATE TABLE tenants (
     limit_burst  INTEGER CHECK (limit_burst BETWEEN 1 AND 1000000),
     limit_bytes  INTEGER CHECK (limit_bytes BETWEEN 0 AND 1099511627776),
     created_at   INTEGER NOT NULL,
-    deleted_at   INTEGER
+    deleted_at   INTEGER,
+    erased_at    INTEGER CHECK (erased_at IS NULL OR deleted_at IS NOT NULL)
 ) STRICT;
 
 CREATE UNIQUE INDEX tenants_id ON tenants (tenant_id) WHERE deleted_at IS NULL;
+
+-- The keys of tenants' secrets, rejections and events, each wrapped under the key-encryption key of that name; the highest version
+-- seals. What a version is never changes, only what it is wrapped in. `revision` as everywhere: of the row's insertion.
+CREATE TABLE tenant_keys (
+    tenant_no  INTEGER NOT NULL REFERENCES tenants (tenant_no),
+    revision   INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL,
+    version    INTEGER NOT NULL CHECK (version BETWEEN 1 AND 65535),
+    key_id     TEXT    NOT NULL CHECK (octet_length(key_id) BETWEEN 1 AND 63 AND instr(key_id, char(0)) = 0),
+    wrapped    BLOB    NOT NULL CHECK (octet_length(wrapped) BETWEEN 1 AND 256),
+    PRIMARY KEY (tenant_no, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX tenant_keys_key ON tenant_keys (key_id, tenant_no, version);
 
 -- A deleted source's row stays behind its receipts; its name may be used again, its ingest key never. `public_urls` is a JSON
 -- list and `settings` a JSON object of texts. Until `secret_expected_until` a handshake may bring the source's secret, once.
@@ -138,7 +153,6 @@ CREATE TABLE secrets (
     revision   INTEGER NOT NULL DEFAULT 0,
     source_no  INTEGER NOT NULL REFERENCES sources (source_no),
     secret_id  TEXT    NOT NULL CHECK (octet_length(secret_id) BETWEEN 1 AND 63),
-    key_id     TEXT    NOT NULL CHECK (instr(key_id, char(0)) = 0),
     sealed     BLOB    NOT NULL CHECK (octet_length(sealed) BETWEEN 1 AND 65536),
     not_before INTEGER NOT NULL,
     not_after  INTEGER,
@@ -184,9 +198,7 @@ CREATE TABLE rejections (
     reason      TEXT    NOT NULL CHECK (octet_length(reason) BETWEEN 1 AND 64 AND instr(reason, char(0)) = 0),
     detail      TEXT    NOT NULL CHECK (octet_length(detail) <= 1024 AND instr(detail, char(0)) = 0),
     body_digest BLOB    NOT NULL CHECK (octet_length(body_digest) = 32),
-    key_id      TEXT    CHECK (instr(key_id, char(0)) = 0),
-    capture     BLOB    CHECK (octet_length(capture) BETWEEN 1 AND 1048576),
-    CHECK ((key_id IS NULL) = (capture IS NULL))
+    capture     BLOB    CHECK (octet_length(capture) BETWEEN 1 AND 1048576)
 ) STRICT;
 
 CREATE INDEX rejections_source ON rejections (source_no, request_id);
@@ -261,12 +273,10 @@ CREATE TABLE receipts (
 
 CREATE INDEX receipts_source ON receipts (source_no);
 
--- The accepted requests. `headers`: see the store's codec.
+-- The accepted requests: content type, headers and body of each, sealed with its tenant's data key.
 CREATE TABLE events (
     receipt_id   BLOB PRIMARY KEY NOT NULL REFERENCES receipts (receipt_id),
-    content_type TEXT NOT NULL CHECK (octet_length(content_type) <= 4096 AND instr(content_type, char(0)) = 0),
-    headers      BLOB NOT NULL,
-    body         BLOB NOT NULL
+    content      BLOB NOT NULL
 ) STRICT;
 
 -- Commit order.
@@ -417,6 +427,7 @@ CREATE TABLE dead_letters (
 -- costs them as much as it is large. Triggers see to it: no statement, and no cascade, can forget it. A change that raises no
 -- revision (of what gateways do not act upon) leaves the present one. A trigger does not set off itself.
 CREATE INDEX tenants_revision ON tenants (revision);
+CREATE INDEX tenant_keys_revision ON tenant_keys (revision);
 CREATE INDEX sources_revision ON sources (revision);
 CREATE INDEX secrets_revision ON secrets (revision);
 CREATE INDEX subscriptions_revision ON subscriptions (revision);
@@ -426,6 +437,8 @@ CREATE TRIGGER tenants_created AFTER INSERT ON tenants WHEN NEW.revision < (SELE
 BEGIN UPDATE tenants SET revision = (SELECT revision FROM config_revision) WHERE tenant_no = NEW.tenant_no; END;
 CREATE TRIGGER tenants_changed AFTER UPDATE ON tenants WHEN NEW.revision < (SELECT revision FROM config_revision)
 BEGIN UPDATE tenants SET revision = (SELECT revision FROM config_revision) WHERE tenant_no = NEW.tenant_no; END;
+CREATE TRIGGER tenant_keys_created AFTER INSERT ON tenant_keys WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE tenant_keys SET revision = (SELECT revision FROM config_revision) WHERE tenant_no = NEW.tenant_no AND version = NEW.version; END;
 CREATE TRIGGER sources_created AFTER INSERT ON sources WHEN NEW.revision < (SELECT revision FROM config_revision)
 BEGIN UPDATE sources SET revision = (SELECT revision FROM config_revision) WHERE source_no = NEW.source_no; END;
 CREATE TRIGGER sources_changed AFTER UPDATE ON sources WHEN NEW.revision < (SELECT revision FROM config_revision)
@@ -447,6 +460,11 @@ CREATE TRIGGER tenants_deleted AFTER DELETE ON tenants
 BEGIN
     INSERT OR IGNORE INTO config_tombstones (revision, kind, no, deleted_at)
     SELECT revision, 'tenant', OLD.tenant_no, CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER) FROM config_revision;
+END;
+CREATE TRIGGER tenant_keys_deleted AFTER DELETE ON tenant_keys
+BEGIN
+    INSERT OR IGNORE INTO config_tombstones (revision, kind, no, deleted_at)
+    SELECT revision, 'tenant_keys', OLD.tenant_no, CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER) FROM config_revision;
 END;
 CREATE TRIGGER sources_deleted AFTER DELETE ON sources
 BEGIN

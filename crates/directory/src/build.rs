@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portero_keyring::Keyring;
-use portero_store::{ConfigDelta, ConfigSnapshot, Grant, Removed, Subscription, Tenant};
-use portero_types::SourceNo;
+use portero_store::{ConfigDelta, ConfigSnapshot, Grant, Removed, Subscription, Tenant, TenantKey};
+use portero_types::{SourceNo, TenantNo};
 
 use crate::grants::Grants;
+use crate::keys::Held;
 use crate::snapshot::{Origin, Snapshot, Source};
 
 impl Snapshot {
@@ -17,6 +18,7 @@ impl Snapshot {
         let everything = ConfigDelta {
             revision: stored.revision,
             tenants: stored.tenants,
+            tenant_keys: stored.tenant_keys,
             sources: stored.sources,
             secrets: stored.secrets,
             subscriptions: stored.subscriptions,
@@ -35,15 +37,17 @@ impl Snapshot {
     fn changed(mut self, mut delta: ConfigDelta, keyring: &Keyring, known: Option<&Self>) -> Self {
         self.revision = delta.revision;
         let removed = std::mem::take(&mut delta.removed);
-        let origins = self.touched(&mut delta, &removed);
+        let rekeyed = self.change_keys(std::mem::take(&mut delta.tenant_keys), &removed, keyring, known);
+        let origins = self.touched(&mut delta, &removed, &rekeyed);
         for no in &removed.sources {
             self.remove_source(*no);
         }
         for origin in origins {
             let former = known.unwrap_or(&self).sources_by_no.get(&origin.source.no);
+            let held = self.keys.get(&origin.source.tenant_no);
             let source = match former {
-                Some(former) if former.origin == origin => Arc::clone(former),
-                _ => Arc::new(Source::build(origin, keyring)),
+                Some(former) if former.origin == origin && former.is_held_by(held) => Arc::clone(former),
+                _ => Arc::new(Source::build(origin, held.map(Arc::clone))),
             };
             self.put_source(source);
         }
@@ -54,8 +58,17 @@ impl Snapshot {
     }
 
     /// The rows of the sources that a change touches, as they are after it.
-    fn touched(&self, delta: &mut ConfigDelta, removed: &Removed) -> Vec<Origin> {
+    fn touched(
+        &self,
+        delta: &mut ConfigDelta,
+        removed: &Removed,
+        rekeyed: &BTreeSet<TenantNo>,
+    ) -> Vec<Origin> {
         let mut touched: BTreeMap<SourceNo, Touched> = BTreeMap::new();
+        if !rekeyed.is_empty() {
+            let theirs = self.sources_by_no.values().filter(|source| rekeyed.contains(&source.tenant_no));
+            touched.extend(theirs.map(|source| (source.no, Touched::default())));
+        }
         for source in std::mem::take(&mut delta.sources) {
             let no = source.no;
             touched.entry(no).or_default().row = Some(source);
@@ -86,6 +99,37 @@ impl Snapshot {
             Some(Origin { source, secrets: secrets.into_values().collect() })
         });
         origins.collect()
+    }
+
+    /// Opens changed data keys; whose were there before and are others now.
+    fn change_keys(
+        &mut self,
+        changed: Vec<TenantKey>,
+        removed: &Removed,
+        keyring: &Keyring,
+        known: Option<&Self>,
+    ) -> BTreeSet<TenantNo> {
+        let mut rows: BTreeMap<TenantNo, Vec<TenantKey>> = BTreeMap::new();
+        for row in changed {
+            rows.entry(row.tenant_no).or_default().push(row);
+        }
+        let mut rekeyed = BTreeSet::new();
+        for (no, rows) in rows {
+            let former = known.unwrap_or(self).keys.get(&no);
+            let held = Held::open(&rows, keyring, former);
+            if self.keys.get(&no).is_some_and(|former| !Arc::ptr_eq(former, &held)) {
+                rekeyed.insert(no);
+            }
+            if held.is_complete() { self.unopened.remove(&no) } else { self.unopened.insert(no) };
+            self.keys.insert(no, held);
+        }
+        for no in &removed.tenant_keys {
+            self.unopened.remove(no);
+            if self.keys.remove(no).is_some() {
+                rekeyed.insert(*no);
+            }
+        }
+        rekeyed
     }
 
     fn remove_source(&mut self, no: SourceNo) {

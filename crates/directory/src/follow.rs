@@ -17,6 +17,9 @@ use crate::{Snapshot, metrics};
 /// Shortest time between two looks, however many hints come in.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(20);
 
+/// How often everything is read again while a tenant's data key cannot be opened: somebody may have mended its row.
+const MEND_EVERY: Duration = Duration::from_secs(5);
+
 /// How a directory follows its store.
 #[derive(Clone, Debug)]
 pub struct DirectoryConfig {
@@ -74,9 +77,22 @@ struct Shared {
     revision: watch::Sender<Revision>,
     /// Somebody heard that the configuration changed.
     look: Notify,
+    /// When everything was read last because a data key could not be opened.
+    mended: ArcSwap<Moment>,
     /// Held while refreshing, so that an older snapshot never replaces a newer one. Which line of history the snapshot
     /// belongs to.
     refreshing: Mutex<Option<String>>,
+}
+
+impl Shared {
+    /// Whether data keys that could not be opened are due again; if so, they are not for a while.
+    fn is_time_to_mend(&self, now: &Moment) -> bool {
+        let is_due = now.steady.duration_since(self.mended.load().steady) >= MEND_EVERY;
+        if is_due {
+            self.mended.store(Arc::new(*now));
+        }
+        is_due
+    }
 }
 
 impl std::fmt::Debug for Directory {
@@ -114,6 +130,7 @@ impl Directory {
             clocks,
             reporter,
             snapshot: ArcSwap::from_pointee(snapshot),
+            mended: ArcSwap::from_pointee(asked),
             confirmed: ArcSwap::from_pointee(asked),
             revision,
             look: Notify::new(),
@@ -189,8 +206,9 @@ impl Directory {
             Told::only(within(&shared.config, shared.store.revision()).await?)
         };
         let is_same_history = told.history.is_none() || told.history == *history;
-        if told.revision != known.revision() || !is_same_history {
-            let loaded = self.apply(known, is_same_history).await?;
+        let mends = known.tenants_unopened() > 0 && shared.is_time_to_mend(&asked);
+        if told.revision != known.revision() || !is_same_history || mends {
+            let loaded = self.apply(known, is_same_history && !mends).await?;
             *history = told.history.or_else(|| history.take());
             // So that whoever waits for this process need not wait for its next look.
             if let Err(error) = self.report(loaded).await {

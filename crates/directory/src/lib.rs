@@ -4,7 +4,7 @@
 //! change, it reports what it has applied, is told the present revision, and loads what changed. It says of itself whether
 //! it is fresh, by two clocks. A gateway whose directory is not fresh must not accept: a secret may have been revoked since.
 //!
-//! One source that cannot be used (its recipe no longer compiles, a secret cannot be opened) is disabled with a
+//! One source that cannot be used (its recipe no longer compiles, a secret or its tenant's data key cannot be opened) is disabled with a
 //! [`Fault`]; it never disturbs another one. Nothing here may ever show a secret, in text or in Debug.
 
 mod build;
@@ -12,6 +12,7 @@ mod clocks;
 mod confirm;
 mod follow;
 mod grants;
+mod keys;
 mod map;
 pub mod metrics;
 mod report;
@@ -22,5 +23,6 @@ pub mod testing;
 mod tests;
 
 pub use follow::{Directory, DirectoryConfig, Error, Follower};
+pub use keys::open_tenant_keys;
 pub use report::Reporting;
 pub use snapshot::{Fault, Snapshot, Source, Verification, open_secret};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portero_keyring::{Keyring, secret_aad};
+use portero_keyring::{OpenError, TenantKeys, secret_aad};
 use portero_recipe::{Recipe, Secret};
 use portero_store::{Grant, Limits, Revision, Subscription, Tenant};
 use portero_types::{
@@ -12,6 +12,7 @@ use portero_types::{
 };
 
 use crate::grants::Grants;
+use crate::keys::Held;
 use crate::map::SharedMap;
 
 /// All configuration at one revision. Immutable; a later one shares with it what did not change.
@@ -22,6 +23,9 @@ pub struct Snapshot {
     pub(crate) sources_by_no: SharedMap<SourceNo, Arc<Source>>,
     pub(crate) sources_by_id: SharedMap<SourceId, Arc<BTreeSet<SourceNo>>>,
     pub(crate) source_of_secret: SharedMap<SecretNo, SourceNo>,
+    pub(crate) keys: SharedMap<TenantNo, Arc<Held>>,
+    /// The tenants of which not every data key could be opened.
+    pub(crate) unopened: BTreeSet<TenantNo>,
     pub(crate) tenants: SharedMap<TenantId, Arc<Tenant>>,
     pub(crate) tenants_by_no: SharedMap<TenantNo, Arc<Tenant>>,
     pub(crate) subscriptions: SharedMap<SubscriptionId, Arc<Subscription>>,
@@ -57,6 +61,8 @@ pub struct Source {
     pub verification: Result<Verification, Fault>,
     /// The rows that this was made of, to see whether they changed.
     pub(crate) origin: Origin,
+    /// The keys that it was made with.
+    pub(crate) held: Option<Arc<Held>>,
 }
 
 /// What verifies a source's requests.
@@ -66,6 +72,8 @@ pub struct Verification {
     pub recipe: Arc<Recipe>,
     /// Every secret, including those whose time has not come or is over: ask each with the present time.
     pub secrets: Vec<Secret>,
+    /// What seals what they bring.
+    pub keys: Arc<TenantKeys>,
 }
 
 /// Why a source cannot verify anything. Its requests are answered 503 until someone acts.
@@ -77,8 +85,11 @@ pub enum Fault {
     /// The recipe no longer compiles.
     #[error("the recipe cannot be used: {0}")]
     RecipeInvalid(String),
-    /// The keyring cannot open a secret.
-    #[error("the keyring cannot open the secret {0}")]
+    /// The tenant's data key cannot be opened.
+    #[error("the tenant's data key cannot be opened: {0}")]
+    DataKey(OpenError),
+    /// The tenant's data keys cannot open a secret.
+    #[error("the tenant's data key does not open the secret {0}")]
     SecretSealed(SecretId),
     /// A secret does not have the form that the recipe needs.
     #[error("the secret {0} does not have the form that the recipe needs")]
@@ -115,6 +126,19 @@ impl Snapshot {
     #[must_use]
     pub fn tenant_by_no(&self, no: TenantNo) -> Option<&Arc<Tenant>> {
         self.tenants_by_no.get(&no)
+    }
+
+    /// What a tenant's events, secrets and rejections are sealed with, or why that cannot be opened. Deleted tenants have it too:
+    /// their events are delivered. An erased one has none.
+    #[must_use]
+    pub fn keys_of(&self, no: TenantNo) -> Option<Result<&Arc<TenantKeys>, &Fault>> {
+        self.keys.get(&no).map(|held| held.keys.as_ref())
+    }
+
+    /// Tenants of which not every data key could be opened.
+    #[must_use]
+    pub fn tenants_unopened(&self) -> usize {
+        self.unopened.len()
     }
 
     /// A tenant by name.
@@ -158,6 +182,15 @@ impl Snapshot {
 }
 
 impl Source {
+    /// Whether it was made with these data keys.
+    pub(crate) fn is_held_by(&self, held: Option<&Arc<Held>>) -> bool {
+        match (&self.held, held) {
+            (Some(mine), Some(held)) => Arc::ptr_eq(mine, held),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
     /// The name of one of its secrets.
     #[must_use]
     pub fn secret_id(&self, no: SecretNo) -> Option<&SecretId> {
@@ -170,13 +203,13 @@ impl Source {
         (&self.origin.source.preset, &self.origin.source.recipe) == (&row.preset, &row.recipe)
     }
 
-    pub(crate) fn build(origin: Origin, keyring: &Keyring) -> Self {
+    pub(crate) fn build(origin: Origin, held: Option<Arc<Held>>) -> Self {
         let row = &origin.source;
-        let verification = Verification::build(&origin, keyring);
+        let verification = Verification::build(&origin, held.as_deref());
         if let Err(fault) = &verification {
             tracing::error!(
                 tenant.id = %row.tenant, source.id = %row.id, %fault,
-                "a source is disabled: it answers 503 until its recipe or secrets can be used"
+                "a source is disabled: it answers 503 until its recipe, secrets and tenant's key can be used"
             );
         }
         Self {
@@ -192,13 +225,15 @@ impl Source {
             limits: row.limits,
             verification,
             origin,
+            held,
         }
     }
 }
 
 impl Verification {
-    fn build(origin: &Origin, keyring: &Keyring) -> Result<Self, Fault> {
+    fn build(origin: &Origin, held: Option<&Held>) -> Result<Self, Fault> {
         let row = &origin.source;
+        let keys = held.map_or(Err(Fault::DataKey(OpenError::NoKeySet)), |held| held.keys.clone())?;
         let recipe = if row.preset.is_empty() {
             Arc::new(Recipe::from_json(&row.recipe).map_err(|error| Fault::RecipeInvalid(error.to_string()))?)
         } else {
@@ -207,9 +242,9 @@ impl Verification {
         let secrets = origin
             .secrets
             .iter()
-            .map(|secret| open_secret(secret, row, &recipe, keyring))
+            .map(|secret| open_secret(secret, row, &recipe, &keys))
             .collect::<Result<_, _>>()?;
-        Ok(Self { recipe, secrets })
+        Ok(Self { recipe, secrets, keys })
     }
 }
 
@@ -221,12 +256,10 @@ pub fn open_secret(
     secret: &portero_store::Secret,
     source: &portero_store::Source,
     recipe: &Recipe,
-    keyring: &Keyring,
+    keys: &TenantKeys,
 ) -> Result<Secret, Fault> {
     let aad = secret_aad(&source.tenant, &source.id, &secret.id);
-    let value = keyring
-        .open(&secret.sealed.key_id, &secret.sealed.bytes, &aad)
-        .map_err(|_| Fault::SecretSealed(secret.id.clone()))?;
+    let value = keys.open(&aad, &secret.sealed.0).map_err(|_| Fault::SecretSealed(secret.id.clone()))?;
     let invalid = || Fault::SecretInvalid(secret.id.clone());
     let value = std::str::from_utf8(&value).map_err(|_| invalid())?;
     let opened = Secret::new(recipe, secret.no, value, secret.not_before, secret.not_after);

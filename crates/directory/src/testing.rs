@@ -1,16 +1,17 @@
 //! A configuration store in memory that can be changed, failed and frozen, for tests of what reads a directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use portero_keyring::{DataKey, Keyring, TenantKeys};
 use portero_store::{
     Change, ConfigChanges, ConfigDelta, ConfigSnapshot, ConfigStore, Error, ErrorKind, Grant, NewGrant,
     NewSecret, NewSource, NewSubscription, NewTenant, Page, Removed, Replica, ReplicaEcho, ReplicaReport,
-    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant, TenantKey,
     TenantUpdate,
 };
-use portero_types::{GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
+use portero_types::{GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, TenantNo, Timestamp};
 use tokio::sync::Semaphore;
 
 /// Holds one snapshot, and who reported. What changes configuration fails with `Unavailable`.
@@ -122,11 +123,35 @@ fn refused() -> Error {
     Error::new(ErrorKind::Unavailable, "the test store does not answer this")
 }
 
+/// A data key of a tenant, wrapped by a keyring, as stores hold it.
+#[must_use]
+pub fn tenant_key(no: TenantNo, tenant: &TenantId, keyring: &Keyring) -> TenantKey {
+    let key = keyring.wrap(&DataKey::new(1, [11; 32]), tenant, [5; 12]);
+    TenantKey { tenant_no: no, tenant: tenant.clone(), key, created_at: Timestamp::EPOCH }
+}
+
+/// What a tenant with that key seals with.
+///
+/// # Panics
+/// Never.
+#[must_use]
+pub fn tenant_keys() -> TenantKeys {
+    TenantKeys::new(vec![DataKey::new(1, [11; 32])]).expect("one key is a set")
+}
+
 /// What changed between two moments.
 fn difference(former: &ConfigSnapshot, present: &ConfigSnapshot) -> ConfigDelta {
     let mut delta = ConfigDelta { revision: present.revision, ..ConfigDelta::default() };
-    let Removed { tenants, sources, secrets, subscriptions, grants } = &mut delta.removed;
+    let Removed { tenants, tenant_keys, sources, secrets, subscriptions, grants } = &mut delta.removed;
     delta.tenants = compare(&former.tenants, &present.tenants, |row| row.no, tenants);
+    let keyed = |snapshot: &ConfigSnapshot| -> BTreeSet<TenantNo> {
+        snapshot.tenant_keys.iter().map(|key| key.tenant_no).collect()
+    };
+    tenant_keys.extend(keyed(former).difference(&keyed(present)));
+    let new = |key: &&TenantKey| !former.tenant_keys.contains(key);
+    let renewed: BTreeSet<_> = present.tenant_keys.iter().filter(new).map(|key| key.tenant_no).collect();
+    delta.tenant_keys =
+        present.tenant_keys.iter().filter(|key| renewed.contains(&key.tenant_no)).cloned().collect();
     delta.sources = compare(&former.sources, &present.sources, |row| row.no, sources);
     delta.secrets = compare(&former.secrets, &present.secrets, |row| row.no, secrets);
     delta.subscriptions = compare(&former.subscriptions, &present.subscriptions, |row| row.no, subscriptions);

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::opening::Opener;
 use crate::actor::Command;
 use crate::actors::Actors;
 use crate::generation::Incarnations;
@@ -115,6 +116,7 @@ impl Dispatcher {
         })?;
         let shared = Arc::new(Shared {
             store,
+            opener: Arc::new(Opener::new(directory.clone())),
             directory,
             clock,
             heads: watch::Sender::new(heads),

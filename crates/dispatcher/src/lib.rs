@@ -15,6 +15,7 @@ mod heads;
 mod hints;
 mod keeping;
 pub mod metrics;
+mod opening;
 mod roll;
 mod session;
 mod shared;

@@ -20,6 +20,7 @@ const OVERFLOWS: &str = "portero_dispatcher_overflows";
 const DETOURS: &str = "portero_dispatcher_detours";
 const TRIPPED: &str = "portero_dispatcher_circuits_tripped";
 const TRIPS: &str = "portero_dispatcher_circuit_trips_total";
+const UNREADABLE: &str = "portero_dispatcher_unreadable_events_total";
 const PANICS: &str = "portero_dispatcher_panics_total";
 const GENERATIONS: &str = "portero_dispatcher_generation_changes_total";
 const LISTENER_BREAKS: &str = "portero_dispatcher_listener_breaks_total";
@@ -59,6 +60,10 @@ pub fn describe() {
         "Subscriptions whose deliveries pause here because nearly everything fails at their consumers."
     );
     describe_counter!(TRIPS, "Times that deliveries of a subscription began to pause for that.");
+    describe_counter!(
+        UNREADABLE,
+        "Times that an event could not be opened and was left to wait: its row or its tenant's data key is damaged or missing."
+    );
     describe_counter!(
         PANICS,
         "Defects that ended a delivery job or a subscription's deliveries; they begin anew."
@@ -123,6 +128,10 @@ pub(crate) fn tripped() {
 /// `part`: `actor` or `job`.
 pub(crate) fn panicked(part: &'static str) {
     counter!(PANICS, "part" => part).increment(1);
+}
+
+pub(crate) fn unreadable() {
+    counter!(UNREADABLE).increment(1);
 }
 
 pub(crate) fn generation_changed() {

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::dispatcher::TraceHook;
 use crate::generation::Incarnations;
 use crate::metrics;
+use crate::opening::Opener;
 use crate::session::Standing;
 
 /// The part of the store that deliveries need.
@@ -22,6 +23,7 @@ pub(crate) type DynDeliveryStore = Arc<dyn DeliveryStore>;
 pub(crate) struct Shared {
     pub(crate) store: DynDeliveryStore,
     pub(crate) directory: Directory,
+    pub(crate) opener: Arc<Opener>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) heads: watch::Sender<Vec<u64>>,
     pub(crate) standing: watch::Sender<Standing>,

@@ -57,6 +57,9 @@ pub struct LaneConfig {
     pub dead_letter_policy: DeadLetterPolicy,
     /// Delays between attempts. Default 1 s, at most 10 min.
     pub backoff: Backoff,
+    /// How long an event waits that cannot be read ([`Undeliverable::Unreadable`](crate::Undeliverable::Unreadable)) before it
+    /// is tried again. Default 10 s.
+    pub unreadable_pause: Duration,
     /// Longest delay that a consumer may ask for; a longer one is cut. Default 24 h.
     pub retry_delay_max: Duration,
     /// How long after its first `Defer` an event may stay deferred before it becomes a dead letter with the code
@@ -99,6 +102,7 @@ impl Default for LaneConfig {
             isolate_after: 2,
             dead_letter_policy: DeadLetterPolicy::Continue,
             backoff: Backoff { base: Duration::from_secs(1), max: Duration::from_secs(600) },
+            unreadable_pause: Duration::from_secs(10),
             retry_delay_max: Duration::from_secs(24 * 3600),
             defer_deadline: Duration::from_secs(24 * 3600),
             window_age_max: Duration::from_secs(30),

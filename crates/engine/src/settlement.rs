@@ -20,6 +20,8 @@ pub mod reason {
     pub const HOLD_EXPIRED: &str = "HOLD_EXPIRED";
     /// No frame of the client can carry it.
     pub const TOO_LARGE_FOR_CLIENT: &str = "TOO_LARGE_FOR_CLIENT";
+    /// What is stored of it cannot be opened.
+    pub const BODY_UNREADABLE: &str = "BODY_UNREADABLE";
     /// Given up by an operator.
     pub const OPERATOR: &str = "OPERATOR";
     /// Longest code that is kept, bytes; a longer one is cut.
@@ -160,6 +162,10 @@ pub enum Undeliverable {
     /// It was offered alone and no frame of the client can carry it: a dead letter with the code
     /// [`TOO_LARGE_FOR_CLIENT`](reason::TOO_LARGE_FOR_CLIENT).
     TooLarge,
+    /// What is stored of it cannot be opened, for now or for good: it waits with its entity, uncounted, and is tried again
+    /// every [`unreadable_pause`](crate::LaneConfig::unreadable_pause) with the code
+    /// [`BODY_UNREADABLE`](reason::BODY_UNREADABLE), until somebody mends it or an operator gives it up.
+    Unreadable,
 }
 
 #[cfg(test)]

@@ -8,8 +8,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use portero_directory::Source;
+use portero_keyring::{NONCE_BYTES, TenantKeys};
 use portero_prefilter::Key;
 use portero_recipe::{Extracted, IdScope, Recipe};
+use portero_store::EventContent;
+use portero_store::codec::encode_headers;
 use portero_types::{
     EntityHash, Header, NewEvent, ProviderName, ReceiptId, RequestId, SourceId, Timestamp, limits,
 };
@@ -33,9 +36,11 @@ pub(crate) struct Shared<'a> {
     pub(crate) trace_parent: String,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) body: &'a Bytes,
+    /// What seals the content of each.
+    pub(crate) keys: &'a TenantKeys,
 }
 
-/// The events to store, in the request's order. `random` makes each receipt id.
+/// The events to store, in the request's order. `random` makes each receipt id and the nonce of each content.
 pub(crate) fn build(
     shared: &Shared<'_>,
     extracted: Vec<Extracted>,
@@ -43,7 +48,7 @@ pub(crate) fn build(
     random: &Arc<dyn Fn() -> u128 + Send + Sync>,
 ) -> Vec<NewEvent> {
     let content_type = content_type(shared.headers);
-    let headers = kept_headers(shared.headers, shared.recipe.kept_headers());
+    let headers = encode_headers(&kept_headers(shared.headers, shared.recipe.kept_headers()));
     let source = shared.source;
     extracted
         .into_iter()
@@ -56,6 +61,8 @@ pub(crate) fn build(
                 event_id(&found, shared.recipe.id_scope(), &source.id)
             };
             let ordering_key = ordering_key(&source.provider, found.entity.as_deref(), &event_id);
+            let content = EventContent::encode_parts(&content_type, &headers, &body);
+            let content = shared.keys.seal_event(receipt_id, &content, nonce(random()));
             let retention = retention(id_derived, shared.recipe.info().redelivery, config);
             NewEvent {
                 receipt_id,
@@ -73,12 +80,16 @@ pub(crate) fn build(
                 expires_at: shared.received_at.plus(retention),
                 request_id: shared.request_id,
                 trace_parent: shared.trace_parent.clone(),
-                content_type: content_type.clone(),
-                headers: headers.clone(),
-                body,
+                body_bytes: u32::try_from(body.len()).unwrap_or(u32::MAX),
+                content: content.into(),
             }
         })
         .collect()
+}
+
+fn nonce(random: u128) -> [u8; NONCE_BYTES] {
+    let [nonce @ .., _, _, _, _] = random.to_ne_bytes();
+    nonce
 }
 
 /// The pre-filter's name for what the store's unique key holds.

@@ -153,6 +153,7 @@ async fn judge(edge: &Edge, case: &Arc<Case>, verification: &Verification) -> Re
         trace_parent: (edge.0.parts.trace_parent)(),
         headers: &work.head.headers,
         body: &case.bodies.plain,
+        keys: &verification.keys,
     };
     let secrets: BTreeSet<SecretNo> = extracted.iter().filter_map(|found| found.secret).collect();
     let events = event::build(&shared, extracted, edge.config(), &edge.0.parts.random);

@@ -270,8 +270,7 @@ pub(crate) fn event(n: u128, event_id: &str, ordering_key: &str) -> NewEvent {
         expires_at: now,
         request_id: RequestId::new(now, n),
         trace_parent: String::new(),
-        content_type: String::new(),
-        headers: Vec::new(),
-        body: Bytes::from_static(b"{}"),
+        body_bytes: 2,
+        content: Bytes::from_static(b"sealed"),
     }
 }

@@ -2,13 +2,13 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use portero_store::{LogEntry, LogPage, LogStore, PageRequest, Result, codec};
-use portero_types::{EntityHash, Event, ReceiptId, RequestId, Shard, Slot, SourceNo, TenantNo, Timestamp};
+use portero_store::{LogEntry, LogPage, LogStore, PageRequest, Result, StoredEvent};
+use portero_types::{EntityHash, ReceiptId, RequestId, Shard, Slot, SourceNo, TenantNo, Timestamp};
 use sqlx::postgres::{PgBindIterExt, PgRow};
 use uuid::Uuid;
 
 use crate::PostgresStore;
-use crate::error::{Effect, corrupt};
+use crate::error::Effect;
 use crate::lease::rows;
 use crate::row::{byte, get, parse, unsigned, unsigned32};
 
@@ -66,13 +66,14 @@ impl LogStore for PostgresStore {
         rows(&self.pools.flush, query, Effect::None).await?.iter().map(entry).collect()
     }
 
-    async fn events(&self, receipts: &[ReceiptId]) -> Result<Vec<Event>> {
+    async fn events(&self, receipts: &[ReceiptId]) -> Result<Vec<StoredEvent>> {
         if receipts.is_empty() {
             return Ok(Vec::new());
         }
         let query = sqlx::query(
             "SELECT r.receipt_id, t.tenant_id, s.source_id, r.provider, r.event_id, r.id_derived, r.event_type,
-                    r.ordering_key, r.received_at, r.request_id, r.trace_parent, e.content_type, e.headers, e.body
+                    r.ordering_key, r.received_at, r.request_id, r.trace_parent, e.content, r.tenant_no,
+                    t.erased_at IS NOT NULL AS is_erased
              FROM unnest($1::uuid[]) AS g (receipt_id)
              JOIN receipts r USING (receipt_id)
              JOIN events e USING (receipt_id)
@@ -102,10 +103,11 @@ fn entry(row: &PgRow) -> Result<LogEntry> {
     })
 }
 
-fn event(row: &PgRow) -> Result<Event> {
-    let headers = codec::decode_headers(get(row, "headers")?).map_err(|_| corrupt("events.headers"))?;
-    Ok(Event {
+fn event(row: &PgRow) -> Result<StoredEvent> {
+    Ok(StoredEvent {
         receipt_id: ReceiptId(get::<Uuid>(row, "receipt_id")?),
+        tenant_no: TenantNo(get(row, "tenant_no")?),
+        is_erased: get(row, "is_erased")?,
         tenant: parse(row, "tenant_id")?,
         source: parse(row, "source_id")?,
         provider: parse(row, "provider")?,
@@ -116,8 +118,6 @@ fn event(row: &PgRow) -> Result<Event> {
         received_at: Timestamp::from_micros(get(row, "received_at")?),
         request_id: RequestId(get::<Uuid>(row, "request_id")?),
         trace_parent: get(row, "trace_parent")?,
-        content_type: get(row, "content_type")?,
-        headers,
-        body: Bytes::copy_from_slice(get(row, "body")?),
+        content: Bytes::copy_from_slice(get(row, "content")?),
     })
 }

@@ -67,13 +67,11 @@ impl RejectionStore for PostgresStore {
     }
 
     async fn get(&self, tenant: &TenantId, request_id: RequestId) -> Result<Option<StoredRejection>> {
-        let query = sqlx::query(live!(", r.key_id, r.capture", "AND t.tenant_id = $1 AND r.request_id = $2"))
+        let query = sqlx::query(live!(", r.capture", "AND t.tenant_id = $1 AND r.request_id = $2"))
             .bind(tenant.as_str())
             .bind(request_id.0);
         one(&rows(&self.pools.admin, query, Effect::None).await?, |row| {
-            let (key_id, bytes) =
-                (get::<Option<String>>(row, "key_id")?, get::<Option<Vec<u8>>>(row, "capture")?);
-            let capture = key_id.zip(bytes).map(|(key_id, bytes)| Sealed { key_id, bytes });
+            let capture = get::<Option<Vec<u8>>>(row, "capture")?.map(Sealed);
             Ok(StoredRejection { rejection: rejection(row)?, capture })
         })
     }
@@ -104,16 +102,16 @@ async fn record_in(tx: &mut Tx, batch: &[NewRejection]) -> Result<()> {
     let lock = "SELECT source_no FROM sources WHERE source_no = ANY($1) ORDER BY source_no FOR NO KEY UPDATE";
     tx.rows(sqlx::query(lock).bind(&sources)).await?;
     let sizes = batch.iter().map(|new| signed(new.body_bytes, "body_bytes")).collect::<Result<Vec<_>>>()?;
-    let sealed = |new: &'_ NewRejection| new.capture.as_ref().map(|sealed| sealed.bytes.clone());
+    let sealed = |new: &'_ NewRejection| new.capture.as_ref().map(|sealed| sealed.0.clone());
     let insert = sqlx::query(
         "INSERT INTO rejections (request_id, tenant_no, source_no, received_at, body_bytes, method, reason, detail,
-                                 body_digest, key_id, capture)
+                                 body_digest, capture)
          SELECT g.request_id, s.tenant_no, s.source_no, g.received_at, g.body_bytes, g.method, g.reason, g.detail,
-                g.body_digest, g.key_id, g.capture
+                g.body_digest, g.capture
          FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[],
-                     $8::text[], $9::bytea[], $10::text[], $11::bytea[])
+                     $8::text[], $9::bytea[], $10::bytea[])
               AS g (request_id, tenant_no, source_no, received_at, body_bytes, method, reason, detail,
-                    body_digest, key_id, capture)
+                    body_digest, capture)
          JOIN sources s ON s.source_no = g.source_no AND s.tenant_no = g.tenant_no AND s.deleted_at IS NULL
          ON CONFLICT (request_id) DO NOTHING",
     )
@@ -126,7 +124,6 @@ async fn record_in(tx: &mut Tx, batch: &[NewRejection]) -> Result<()> {
     .bind(batch.iter().map(|new| new.reason.as_str()).bind_iter())
     .bind(batch.iter().map(|new| new.detail.as_str()).bind_iter())
     .bind(batch.iter().map(|new| new.body_digest.as_slice()).bind_iter())
-    .bind(batch.iter().map(|new| new.capture.as_ref().map(|sealed| sealed.key_id.clone())).bind_iter())
     .bind(batch.iter().map(sealed).bind_iter());
     tx.rows(insert).await?;
     let newest = i64::try_from(REJECTIONS_PER_SOURCE_MAX).expect("invariant: a small number");

@@ -2,12 +2,12 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use portero_store::{LogEntry, LogPage, LogStore, PageRequest, Result, codec};
-use portero_types::{EntityHash, Event, ReceiptId, RequestId, Shard, Slot, SourceNo, TenantNo};
+use portero_store::{LogEntry, LogPage, LogStore, PageRequest, Result, StoredEvent};
+use portero_types::{EntityHash, ReceiptId, RequestId, Shard, Slot, SourceNo, TenantNo};
 use sqlx::sqlite::SqliteRow;
 
 use crate::SqliteStore;
-use crate::error::{corrupt, statement};
+use crate::error::statement;
 use crate::row::{entity, get, parse, receipt_id, timestamp, unsigned, uuid};
 
 /// A range scan of the primary key: entries that are not in the scope are read and passed over. One statement: a head that was
@@ -69,11 +69,12 @@ impl LogStore for SqliteStore {
         rows.iter().map(entry).collect()
     }
 
-    async fn events(&self, receipts: &[ReceiptId]) -> Result<Vec<Event>> {
+    async fn events(&self, receipts: &[ReceiptId]) -> Result<Vec<StoredEvent>> {
         let wanted: Vec<String> = receipts.iter().map(|id| id.0.simple().to_string()).collect();
         let sql = "SELECT events.*, receipts.provider, receipts.event_id, receipts.id_derived, receipts.event_type, \
                    receipts.ordering_key, receipts.received_at, receipts.request_id, receipts.trace_parent, \
-                   sources.source_id, tenants.tenant_id \
+                   receipts.tenant_no, sources.source_id, tenants.tenant_id, \
+                   tenants.erased_at IS NOT NULL AS is_erased \
                    FROM json_each(?) AS wanted CROSS JOIN events ON events.receipt_id = unhex(wanted.value) \
                    JOIN receipts ON receipts.receipt_id = events.receipt_id \
                    JOIN sources ON sources.source_no = receipts.source_no \
@@ -107,9 +108,11 @@ fn entry(row: &SqliteRow) -> Result<LogEntry> {
     })
 }
 
-fn event(row: &SqliteRow) -> Result<Event> {
-    Ok(Event {
+fn event(row: &SqliteRow) -> Result<StoredEvent> {
+    Ok(StoredEvent {
         receipt_id: receipt_id(row)?,
+        tenant_no: TenantNo(get(row, "tenant_no")?),
+        is_erased: get(row, "is_erased")?,
         tenant: parse(row, "tenant_id")?,
         source: parse(row, "source_id")?,
         provider: parse(row, "provider")?,
@@ -120,8 +123,6 @@ fn event(row: &SqliteRow) -> Result<Event> {
         received_at: timestamp(row, "received_at")?,
         request_id: RequestId(uuid(row, "request_id")?),
         trace_parent: get(row, "trace_parent")?,
-        content_type: get(row, "content_type")?,
-        headers: codec::decode_headers(get(row, "headers")?).map_err(|_| corrupt("events.headers"))?,
-        body: Bytes::from(get::<Vec<u8>>(row, "body")?),
+        content: Bytes::from(get::<Vec<u8>>(row, "content")?),
     })
 }

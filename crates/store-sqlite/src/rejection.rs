@@ -63,16 +63,14 @@ impl RejectionStore for SqliteStore {
     }
 
     async fn get(&self, tenant: &TenantId, request_id: RequestId) -> Result<Option<StoredRejection>> {
-        let row = sqlx::query(live!(", key_id, capture", "AND request_id = ?"))
+        let row = sqlx::query(live!(", capture", "AND request_id = ?"))
             .bind(tenant.as_str())
             .bind(request_id.0.as_bytes().as_slice())
             .fetch_optional(self.readers.pool())
             .await
             .map_err(statement)?;
         let Some(row) = row else { return Ok(None) };
-        let (key_id, bytes) =
-            (get::<Option<String>>(&row, "key_id")?, get::<Option<Vec<u8>>>(&row, "capture")?);
-        let capture = key_id.zip(bytes).map(|(key_id, bytes)| Sealed { key_id, bytes });
+        let capture = get::<Option<Vec<u8>>>(&row, "capture")?.map(Sealed);
         Ok(Some(StoredRejection { rejection: rejection(&row)?, capture }))
     }
 
@@ -96,10 +94,9 @@ async fn record(connection: &mut SqliteConnection, batch: Vec<NewRejection>) -> 
 }
 
 async fn insert(connection: &mut SqliteConnection, new: NewRejection) -> Result<()> {
-    let (key_id, bytes) = new.capture.map(|sealed| (sealed.key_id, sealed.bytes)).unzip();
-    let sql = "INSERT INTO rejections (request_id, received_at, body_bytes, method, reason, detail, body_digest, key_id, \
+    let sql = "INSERT INTO rejections (request_id, received_at, body_bytes, method, reason, detail, body_digest, \
                capture, tenant_no, source_no) \
-               SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, tenant_no, source_no FROM sources \
+               SELECT ?, ?, ?, ?, ?, ?, ?, ?, tenant_no, source_no FROM sources \
                WHERE tenant_no = ? AND source_no = ? AND deleted_at IS NULL \
                ON CONFLICT (request_id) DO NOTHING";
     sqlx::query(sql)
@@ -110,8 +107,7 @@ async fn insert(connection: &mut SqliteConnection, new: NewRejection) -> Result<
         .bind(new.reason)
         .bind(new.detail)
         .bind(new.body_digest.as_slice())
-        .bind(key_id)
-        .bind(bytes)
+        .bind(new.capture.map(|sealed| sealed.0))
         .bind(new.tenant_no.0)
         .bind(new.source_no.0)
         .execute(connection)

@@ -36,7 +36,7 @@ async fn a_full_disk_is_unavailable_and_nothing_is_written() {
     let mut batch: Vec<_> = Vec::new();
     for n in 0..20 {
         let mut event = event_of(&tenant, &source, &format!("evt_{n}"), "one entity");
-        event.body = vec![b'x'; 100_000].into();
+        event.content = vec![b'x'; 100_000].into();
         batch.push(event);
     }
     for _ in 0..3 {

@@ -71,7 +71,7 @@ async fn everything_committed_is_there_after_a_restart() {
     assert_eq!(verdicts, [Verdict::Duplicate { first: event.receipt_id }]);
     let entries = store.entries_at(position.shard, &[position.n]).await.expect("read");
     assert_eq!(entries[0].receipt_id, event.receipt_id);
-    assert_eq!(store.events(&[event.receipt_id]).await.expect("read")[0].body, event.body);
+    assert_eq!(store.events(&[event.receipt_id]).await.expect("read")[0].content, event.content);
     let session = new_session("host", 60_000);
     store.open_session(&session).await.expect("a session");
     let claimed =

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use portero_types::{GrantNo, SecretNo, SourceNo, SubscriptionNo, TenantNo, Timestamp};
 
-use crate::{ConfigSnapshot, Grant, Revision, Secret, Source, Subscription, Tenant};
+use crate::{ConfigSnapshot, Grant, Revision, Secret, Source, Subscription, Tenant, TenantKey};
 
 /// What changed since a revision.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct ConfigDelta {
     pub revision: Revision,
     /// Tenants.
     pub tenants: Vec<Tenant>,
+    /// Data keys: all of each tenant that got one.
+    pub tenant_keys: Vec<TenantKey>,
     /// Sources.
     pub sources: Vec<Source>,
     /// Secrets.
@@ -49,8 +51,10 @@ pub struct ConfigDelta {
 /// Numbers of what is gone. A number is never used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Tenants.
+    /// Tenants: deleted or erased.
     pub tenants: Vec<TenantNo>,
+    /// Tenants whose data keys were destroyed.
+    pub tenant_keys: Vec<TenantNo>,
     /// Sources.
     pub sources: Vec<SourceNo>,
     /// Secrets: deleted, or over for more than a day.
@@ -66,6 +70,7 @@ impl Removed {
     pub fn add(&mut self, kind: &str, no: i64) -> bool {
         match kind {
             "tenant" => self.tenants.push(TenantNo(no)),
+            "tenant_keys" => self.tenant_keys.push(TenantNo(no)),
             "source" => self.sources.push(SourceNo(no)),
             "secret" => self.secrets.push(SecretNo(no)),
             "subscription" => self.subscriptions.push(SubscriptionNo(no)),
@@ -105,8 +110,13 @@ impl ConfigSnapshot {
     /// Applies a delta that was asked for with this snapshot's revision. Everything is in the order of numbers afterwards.
     pub fn apply(&mut self, delta: ConfigDelta) {
         self.revision = delta.revision;
-        let Removed { tenants, sources, secrets, subscriptions, grants } = delta.removed;
+        let Removed { tenants, tenant_keys, sources, secrets, subscriptions, grants } = delta.removed;
         merge(&mut self.tenants, delta.tenants, tenants, |tenant| tenant.no);
+        let changed: BTreeSet<TenantNo> = delta.tenant_keys.iter().map(|key| key.tenant_no).collect();
+        self.tenant_keys.retain(|key| !changed.contains(&key.tenant_no));
+        self.tenant_keys.extend(delta.tenant_keys);
+        self.tenant_keys.retain(|key| !tenant_keys.contains(&key.tenant_no));
+        self.tenant_keys.sort_by_key(|key| (key.tenant_no, key.key.version));
         merge(&mut self.sources, delta.sources, sources, |source| source.no);
         merge(&mut self.secrets, delta.secrets, secrets, |secret| secret.no);
         merge(&mut self.subscriptions, delta.subscriptions, subscriptions, |subscription| subscription.no);

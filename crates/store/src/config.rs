@@ -1,14 +1,16 @@
 //! Tenants, sources, secrets, subscriptions and grants.
 
+use std::fmt;
+
 use async_trait::async_trait;
 use portero_types::{
     GrantId, LaneCount, ReplicaId, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo,
-    TenantId, TenantNo, Timestamp,
+    TenantId, TenantNo, Timestamp, WrappedKey,
 };
 
 use crate::{
     Change, ConfigChanges, Grant, Limits, NewGrant, NewSource, Replica, ReplicaEcho, ReplicaReport, Source,
-    SourceUpdate,
+    SourceUpdate, TenantKey,
 };
 
 /// The number of the last configuration change. It rises with every change, in the change's own transaction.
@@ -46,10 +48,23 @@ pub struct NewTenant {
     pub id: TenantId,
     /// For people.
     pub display_name: String,
+    /// Its first data key, wrapped.
+    pub key: WrappedKey,
     /// How much it may send.
     pub limits: Limits,
     /// Now.
     pub created_at: Timestamp,
+}
+
+/// A value that one of its tenant's data keys encrypted, in the keyring's format, which says which one. Debug shows its
+/// length.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Sealed(pub Vec<u8>);
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sealed({} bytes)", self.0.len())
+    }
 }
 
 /// A change of a tenant. What is `None` stays as it is.
@@ -61,15 +76,6 @@ pub struct TenantUpdate {
     pub display_name: Option<String>,
     /// How much it may send; replaces all three numbers.
     pub limits: Option<Limits>,
-}
-
-/// An encrypted value and the key that encrypted it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sealed {
-    /// Which key-encryption key of the keyring.
-    pub key_id: String,
-    /// Nonce and ciphertext, in the keyring's format.
-    pub bytes: Vec<u8>,
 }
 
 /// A secret of a source. It verifies from `not_before` until `not_after`.
@@ -234,6 +240,8 @@ pub struct ConfigSnapshot {
     pub revision: Revision,
     /// Every tenant.
     pub tenants: Vec<Tenant>,
+    /// The data keys of every tenant that was not erased, deleted ones included: their events may still be delivered.
+    pub tenant_keys: Vec<TenantKey>,
     /// Every source.
     pub sources: Vec<Source>,
     /// Every secret that is not past its end by more than a day, nor past its revocation.
@@ -285,7 +293,7 @@ pub trait ConfigStore: Send + Sync + 'static {
     /// # Errors
     /// `NotFound`; `Refused` when a bound is broken.
     async fn update_tenant(&self, update: TenantUpdate, change: &Change) -> crate::Result<Tenant>;
-    /// Deletes a tenant that has no sources.
+    /// Deletes a tenant that has no sources. Its data keys stay: its events are delivered.
     async fn delete_tenant(&self, id: &TenantId, change: &Change) -> crate::Result<()>;
 
     /// Creates a source.

@@ -12,6 +12,7 @@
 //! | hints between gateways | [`HintStore`] | they may be lost: polling is the truth |
 //! | tenants, sources, secrets, subscriptions, grants | [`ConfigStore`] | each change raises the revision in its transaction |
 //! | who changed what | [`AuditStore`] | a chain that cannot be altered unnoticed |
+//! | tenants' data keys | [`KeyStore`] | always wrapped; a version never becomes another key |
 //! | refused requests | [`RejectionStore`] | the newest of each source, never more than a few |
 //! | uses of secrets | [`SecretUseStore`] | counts that a crash may cut short by seconds |
 //! | schema | [`SchemaStore`] | says whether the schema fits this program |
@@ -24,6 +25,7 @@ mod change;
 mod changes;
 pub mod codec;
 mod config;
+mod content;
 mod cut;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -31,6 +33,7 @@ mod error;
 pub mod fuzz_entry;
 mod grant;
 mod hint;
+mod keys;
 mod lane;
 mod limits;
 mod log;
@@ -58,9 +61,11 @@ pub use config::{
     ConfigSnapshot, ConfigStore, DeadLetterPolicy, NewSecret, NewSubscription, NewTenant, Page, Revision,
     Sealed, Secret, StartAt, Subscription, SubscriptionUpdate, Tenant, TenantUpdate,
 };
+pub use content::{EventContent, StoredEvent};
 pub use error::{Error, ErrorKind, Result};
 pub use grant::{GRANT_ISSUER_BYTES_MAX, GRANT_SUBJECT_BYTES_MAX, GRANT_SUBSCRIPTIONS_MAX, Grant, NewGrant};
 pub use hint::{Hint, HintStore, Hints};
+pub use keys::{KeyStore, KeyUse, Resealed, Rewrapped, TENANT_KEYS_MAX, TenantKey};
 pub use lane::{
     ClaimedLane, DeadLetter, Deferred, Detour, JournalState, LaneFlush, LaneKey, LaneStore, NewSession,
     Overflow, ParkedEntity, ParkedState,
@@ -87,7 +92,7 @@ impl<T: HintStore + LaneStore + LogStore> DeliveryStore for T {}
 
 /// Everything at once: what a gateway holds.
 pub trait Store:
-    AcceptStore + AuditStore + ConfigStore + DeliveryStore + RejectionStore + SchemaStore + SecretUseStore
+    AcceptStore + AuditStore + ConfigStore + DeliveryStore + KeyStore + RejectionStore + SchemaStore + SecretUseStore
 {
 }
 
@@ -96,6 +101,7 @@ impl<
         + AuditStore
         + ConfigStore
         + HintStore
+        + KeyStore
         + LaneStore
         + LogStore
         + RejectionStore

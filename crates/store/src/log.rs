@@ -1,7 +1,9 @@
 //! Reading the log: narrow entries in commit order, and the bodies of those that are delivered.
 
 use async_trait::async_trait;
-use portero_types::{EntityHash, Event, ReceiptId, Shard, Slot, SourceNo, TenantNo, Timestamp};
+use portero_types::{EntityHash, ReceiptId, Shard, Slot, SourceNo, TenantNo, Timestamp};
+
+use crate::StoredEvent;
 
 /// One entry of the log: enough to route and order an event, nothing of its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,5 +110,5 @@ pub trait LogStore: Send + Sync + 'static {
     async fn entries_at(&self, shard: Shard, positions: &[u64]) -> crate::Result<Vec<LogEntry>>;
 
     /// The events of these receipts, in any order; those that retention has dropped are missing. Spans tenants.
-    async fn events(&self, receipts: &[ReceiptId]) -> crate::Result<Vec<Event>>;
+    async fn events(&self, receipts: &[ReceiptId]) -> crate::Result<Vec<StoredEvent>>;
 }

@@ -57,7 +57,7 @@ impl NewRejection {
                 text.push('?');
             }
         }
-        self.capture = self.capture.filter(|sealed| (1..=SEALED_BYTES_MAX).contains(&sealed.bytes.len()));
+        self.capture = self.capture.filter(|sealed| (1..=SEALED_BYTES_MAX).contains(&sealed.0.len()));
         self
     }
 }

@@ -20,7 +20,7 @@ pub struct Header {
 
 /// A verified event that asks to be accepted: what the accept statement writes.
 ///
-/// Every text here is valid UTF-8 without NUL and within [`crate::limits`]; the body is the bytes as received.
+/// Every text here is valid UTF-8 without NUL and within [`crate::limits`]. What the request held is sealed.
 #[derive(Clone, Debug)]
 pub struct NewEvent {
     /// The receipt that it gets if it is new.
@@ -54,12 +54,10 @@ pub struct NewEvent {
     pub request_id: RequestId,
     /// W3C `traceparent` of the span that accepted it; empty when tracing is off.
     pub trace_parent: String,
-    /// Content type as received; may be empty.
-    pub content_type: String,
-    /// Allow-listed headers.
-    pub headers: Vec<Header>,
-    /// The bytes as received (of the item, when the request held several events).
-    pub body: Bytes,
+    /// Length of the body as received (of the item, when the request held several events).
+    pub body_bytes: u32,
+    /// Content type, allow-listed headers and body, sealed for the tenant.
+    pub content: Bytes,
 }
 
 impl NewEvent {

@@ -76,10 +76,10 @@ impl Admin {
             )
         })?;
         let aad = rejection_aad(&row.tenant, &row.id, id);
-        let opened = self.keyring.open(&sealed.key_id, &sealed.bytes, &aad);
+        let opened = self.keys_of(&row.tenant).await?.open(&aad, &sealed.0);
         let captured = opened.ok().and_then(|bytes| CapturedRequest::decode(&bytes).ok());
         let captured = captured.ok_or_else(|| {
-            Status::failed_precondition("the refused request cannot be opened with this gateway's keyring")
+            Status::failed_precondition("the refused request cannot be opened with its tenant's data key")
         })?;
         Ok((captured, stored.rejection.received_at))
     }
@@ -122,7 +122,7 @@ fn is_token(name: &str) -> bool {
 }
 
 fn judge(source: &Arc<Source>, captured: &CapturedRequest, at: Timestamp) -> Result<v1::Explanation, Status> {
-    let Ok(Verification { recipe, secrets }) = &source.verification else {
+    let Ok(Verification { recipe, secrets, .. }) = &source.verification else {
         return Err(Status::failed_precondition("the source is disabled"));
     };
     let headers: Vec<(&str, &[u8])> =

@@ -2,6 +2,7 @@
 
 mod audit;
 mod explain;
+mod keys;
 mod grants;
 mod limits_form;
 mod parked;

@@ -147,7 +147,7 @@ mod tests {
             no: SecretNo(no),
             source_no: SourceNo(1),
             id: SecretId::new(format!("s{no}")).expect("valid"),
-            sealed: Sealed { key_id: "k".to_owned(), bytes: vec![1] },
+            sealed: Sealed(vec![1]),
             not_before: at(from),
             not_after: to.map(at),
             revoked_at: None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portero_auth::Action;
-use portero_keyring::secret_aad;
+use portero_keyring::{TenantKeys, secret_aad};
 use portero_proto::v1;
 use portero_recipe::{Recipe, clean_secret, generate_secret};
 use portero_store::{Change, ErrorKind, NewSecret, Sealed, Secret, SecretState};
@@ -68,7 +68,8 @@ impl Admin {
             "" => self.fresh_id(now)?,
             given => name::id(given, "secret_id")?,
         };
-        self.require_new_value(tenant, source, &id, &value).await?;
+        let keys = self.keys_of(tenant).await?;
+        self.require_new_value(&keys, (tenant, source, &id), &value).await?;
         let not_before = match wanted.not_before {
             Some(given) => time::from_proto(given, "not_before")?,
             None => now,
@@ -76,7 +77,7 @@ impl Admin {
         let new = NewSecret {
             tenant: tenant.clone(),
             source: source.clone(),
-            sealed: self.seal(&value, tenant, source, &id),
+            sealed: self.seal(&keys, &value, (tenant, source, &id)),
             not_before,
             retire_others_at: wanted.overlap.map(|overlap| not_before.max(now).plus(overlap)),
             created_at: now,
@@ -96,7 +97,7 @@ impl Admin {
                 let known =
                     self.store.secret(tenant, source, &id).await.map_err(|error| from_store(&error))?;
                 match known {
-                    Some(known) if self.is_same(&known, &value, tenant, source) => Ok((known, String::new())),
+                    Some(known) if is_same(&keys, &known, &value, tenant, source) => Ok((known, String::new())),
                     _ => Err(from_store(&error)),
                 }
             }
@@ -107,9 +108,8 @@ impl Admin {
     /// Refuses what is another secret's value: one that was revoked must not come back, and one that verifies is there.
     async fn require_new_value(
         &self,
-        tenant: &TenantId,
-        source: &SourceId,
-        id: &SecretId,
+        keys: &TenantKeys,
+        (tenant, source, id): (&TenantId, &SourceId, &SecretId),
         value: &Redacted<String>,
     ) -> Result<(), Status> {
         let page = self.store.secrets(tenant, source, None, SECRETS_MAX).await;
@@ -117,7 +117,7 @@ impl Admin {
         for known in page.map_err(|error| from_store(&error))?.items.iter().filter(|known| known.id != *id) {
             let state = known.state(now);
             if !matches!(state, SecretState::Revoked | SecretState::Active | SecretState::Retiring)
-                || !self.is_same(known, value, tenant, source)
+                || !is_same(keys, known, value, tenant, source)
             {
                 continue;
             }
@@ -131,19 +131,6 @@ impl Admin {
             });
         }
         Ok(())
-    }
-
-    /// Whether a secret has this value.
-    fn is_same(
-        &self,
-        known: &Secret,
-        value: &Redacted<String>,
-        tenant: &TenantId,
-        source: &SourceId,
-    ) -> bool {
-        let digest = |text: &Redacted<String>| sha2::Sha256::digest(text.expose_secret().as_bytes());
-        let opened = self.open(&known.sealed, tenant, source, &known.id);
-        opened.is_ok_and(|opened| digest(&opened).ct_eq(&digest(value)).into())
     }
 
     pub(super) async fn do_get_secret(&self, request: Request<v1::GetSecretRequest>) -> Answer<v1::Secret> {
@@ -193,14 +180,15 @@ impl Admin {
             return Err(not_shown());
         }
         // What cannot be opened is not used up.
-        self.open(&secret.sealed, &tenant, &source, &id)?;
+        let keys = self.keys_of(&tenant).await?;
+        open(&keys, &secret.sealed, (&tenant, &source, &id))?;
         let change = self.change(&caller, &metadata);
         let taken = self
             .store
             .take_unseen(&tenant, &source, &id, &change)
             .await
             .map_err(|error| from_store(&error))?;
-        let value = self.open(&taken.ok_or_else(not_shown)?, &tenant, &source, &id)?;
+        let value = open(&keys, &taken.ok_or_else(not_shown)?, (&tenant, &source, &id))?;
         tracing::info!(
             tenant.id = %tenant, source.id = %source, secret.id = %id, subject = %caller.subject,
             "the secret that a handshake brought was shown, this once"
@@ -260,27 +248,40 @@ impl Admin {
         name::id(&format!("s{}-{random}", now.as_secs()), "secret_id")
     }
 
-    fn seal(&self, value: &Redacted<String>, tenant: &TenantId, source: &SourceId, id: &SecretId) -> Sealed {
-        let mut nonce = [0_u8; 12];
-        nonce.copy_from_slice(&(self.entropy)()[..12]);
-        let aad = secret_aad(tenant, source, id);
-        let sealed = self.keyring.seal(value.expose_secret().as_bytes(), &aad, nonce);
-        Sealed { key_id: sealed.key_id, bytes: sealed.bytes }
-    }
-
-    fn open(
+    fn seal(
         &self,
-        sealed: &Sealed,
-        tenant: &TenantId,
-        source: &SourceId,
-        id: &SecretId,
-    ) -> Result<Redacted<String>, Status> {
-        let opened = self.keyring.open(&sealed.key_id, &sealed.bytes, &secret_aad(tenant, source, id));
-        let value = opened.ok().and_then(|value| String::from_utf8(value.to_vec()).ok());
-        value.map(Redacted::new).ok_or_else(|| {
-            Status::failed_precondition("the secret cannot be opened with this gateway's keyring")
-        })
+        keys: &TenantKeys,
+        value: &Redacted<String>,
+        (tenant, source, id): (&TenantId, &SourceId, &SecretId),
+    ) -> Sealed {
+        let aad = secret_aad(tenant, source, id);
+        Sealed(keys.seal(&aad, value.expose_secret().as_bytes(), self.nonce()))
     }
+}
+
+/// Whether a secret has this value.
+fn is_same(
+    keys: &TenantKeys,
+    known: &Secret,
+    value: &Redacted<String>,
+    tenant: &TenantId,
+    source: &SourceId,
+) -> bool {
+    let digest = |text: &Redacted<String>| sha2::Sha256::digest(text.expose_secret().as_bytes());
+    let opened = open(keys, &known.sealed, (tenant, source, &known.id));
+    opened.is_ok_and(|opened| digest(&opened).ct_eq(&digest(value)).into())
+}
+
+fn open(
+    keys: &TenantKeys,
+    sealed: &Sealed,
+    (tenant, source, id): (&TenantId, &SourceId, &SecretId),
+) -> Result<Redacted<String>, Status> {
+    let opened = keys.open(&secret_aad(tenant, source, id), &sealed.0);
+    let value = opened.ok().and_then(|value| String::from_utf8(value.to_vec()).ok());
+    value.map(Redacted::new).ok_or_else(|| {
+        Status::failed_precondition("the secret cannot be opened with its tenant's data key")
+    })
 }
 
 fn not_shown() -> Status {

@@ -23,7 +23,8 @@ impl Admin {
         let wanted = message.tenant.unwrap_or_default();
         let display_name = checked_name(wanted.display_name)?;
         let limits = limits_form::from_proto(wanted.limits, "tenant.limits")?;
-        let tenant = NewTenant { id, display_name, limits, created_at: self.now() };
+        let key = self.keyring.new_data_key(1, &id, (self.entropy)(), self.nonce());
+        let tenant = NewTenant { id, display_name, key, limits, created_at: self.now() };
         let tenant = self
             .store
             .create_tenant(tenant, &self.change(&caller, &metadata))

@@ -1,9 +1,13 @@
 //! A backlog, written through the store's own accept statement: as the edge writes it, in larger batches.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use portero_store::{AcceptStore as _, ConfigStore as _, Verdict};
+use portero_directory::open_tenant_keys;
+use portero_keyring::{Keyring, TenantKeys};
+use portero_store::codec::encode_headers;
+use portero_store::{AcceptStore as _, ConfigStore as _, EventContent, KeyStore as _, Verdict};
 use portero_store_postgres::PostgresStore;
 use portero_types::{
     Clock as _, EntityHash, NewEvent, ProviderName, ReceiptId, RequestId, SourceId, SourceNo, TenantId,
@@ -35,6 +39,7 @@ struct Writer {
     source_no: SourceNo,
     events: Events,
     size: Size,
+    keys: TenantKeys,
 }
 
 /// Writes events 0 to `size.events` of a tenant's source.
@@ -44,7 +49,10 @@ pub(super) async fn fill(site: &Site, tenant: &str, size: Size) -> anyhow::Resul
     let source_no = store.source(&tenant, &source).await?.context("the source was made before")?.no;
     let tenant_no = store.tenant(&tenant).await?.context("the tenant was made before")?.no;
     let events = Events::new(size.body_bytes, 0, size.entities)?;
-    let writer = Arc::new(Writer { store: store.clone(), tenant, tenant_no, source_no, events, size });
+    let keyring = Keyring::load(Path::new(&site.path("keyring.json")))?;
+    let keys = open_tenant_keys(&store.tenant_keys(&tenant).await?, &keyring)?;
+    let store_of = store.clone();
+    let writer = Arc::new(Writer { store: store_of, tenant, tenant_no, source_no, events, size, keys });
     let mut writers = JoinSet::new();
     for number in 0..WRITERS {
         let writer = Arc::clone(&writer);
@@ -85,8 +93,11 @@ impl Writer {
         let mut body = Vec::with_capacity(self.events.bytes());
         self.events.write(n, &mut body);
         let ordering_key = format!("stripe:ch_{:024x}", n % self.size.entities);
+        let receipt_id = ReceiptId::new(now, rand::random());
+        let content =
+            EventContent::encode_parts("application/json; charset=utf-8", &encode_headers(&[]), &body);
         Ok(NewEvent {
-            receipt_id: ReceiptId::new(now, rand::random()),
+            receipt_id,
             tenant_no: self.tenant_no,
             source_no: self.source_no,
             secret_no: None,
@@ -101,9 +112,8 @@ impl Writer {
             expires_at: Timestamp::from_secs(now.as_secs() + RETENTION_SECS),
             request_id: RequestId::new(now, rand::random()),
             trace_parent: String::new(),
-            content_type: "application/json; charset=utf-8".to_owned(),
-            headers: Vec::new(),
-            body: body.into(),
+            body_bytes: u32::try_from(body.len())?,
+            content: self.keys.seal_event(receipt_id, &content, rand::random()).into(),
         })
     }
 }

@@ -4,7 +4,6 @@
 //! Prometheus recorder, the directory that follows the configuration, the in-process pre-filter bound to the database's
 //! identity, the batcher. Nothing consumes; the consumers' side is not part of this measurement.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,14 +13,11 @@ use portero_ingress::{
     AcceptConfig, AcceptHandle, Edge, EdgeConfig, LimitsConfig, NoSecrets, Parts, Queues, RejectionQueue,
     SecretUses,
 };
-use portero_keyring::{KEY_BYTES, KeyId, Keyring, NONCE_BYTES, secret_aad};
+use portero_keyring::{KEY_BYTES, KeyId, Keyring};
 use portero_prefilter::{Layered, Local, LocalConfig, Prefilter};
-use portero_store::{
-    Actor, Change, ConfigStore, Hint, HintStore as _, Limits, NewSecret, NewSource, NewTenant, SchemaStore,
-    Sealed, Source,
-};
+use portero_store::{ConfigStore, Hint, HintStore as _, SchemaStore, Source};
 use portero_store_postgres::{PostgresConfig, PostgresStore};
-use portero_types::{Clock, IngestKey, ProviderName, SecretId, ShardCount, SourceId, TenantId};
+use portero_types::{Clock, ShardCount, SourceId, TenantId};
 use tokio::sync::Notify;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -29,6 +25,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Options, Tuning, listen, tell, until_parent_ends};
 use crate::clock::SystemClock;
+use crate::setup::Setup;
 
 /// At most one hint in this time, as in the gateway.
 const HINT_EVERY: Duration = Duration::from_millis(50);
@@ -157,45 +154,9 @@ async fn configured(
     if let Some(source) = store.source(&tenant, &id).await? {
         return Ok(source);
     }
-    let now = clock.now();
-    let change = Change::new(Actor::local("bench"), "setup", now);
-    store
-        .create_tenant(
-            NewTenant {
-                id: tenant.clone(),
-                display_name: "Bench".to_owned(),
-                limits: Limits::default(),
-                created_at: now,
-            },
-            &change,
-        )
-        .await?;
-    let source = NewSource {
-        tenant: tenant.clone(),
-        id: id.clone(),
-        provider: ProviderName::new("stripe")?,
-        preset: "stripe".to_owned(),
-        recipe: String::new(),
-        ingest_key: IngestKey::from_bytes(rand::random()),
-        public_urls: Vec::new(),
-        settings: BTreeMap::new(),
-        secret_expected_until: None,
-        limits: Limits::default(),
-        created_at: now,
-    };
-    let source = store.create_source(source, &change).await?;
-    let secret_id = SecretId::new("only")?;
-    let aad = secret_aad(&tenant, &id, &secret_id);
-    let sealed = keyring.seal(secret.as_bytes(), &aad, rand::random::<[u8; NONCE_BYTES]>());
-    let secret = NewSecret {
-        tenant,
-        source: id,
-        id: secret_id,
-        sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
-        not_before: now,
-        retire_others_at: None,
-        created_at: now,
-    };
-    store.add_secret(secret, &change).await?;
+    let setup = Setup { store, keyring, now: clock.now() };
+    setup.tenant(&tenant).await?;
+    let source = setup.stripe(&tenant, &id).await?;
+    setup.secret(&source, secret).await?;
     Ok(source)
 }

@@ -105,7 +105,7 @@ impl Config {
             }
             6 => {
                 if let Some(row) = pick(&mut self.rows.sources, name).cloned() {
-                    self.rows.secrets.push(secret(&row, &keyring(), no % 200));
+                    self.rows.secrets.push(secret(&row, no % 200));
                     let numbers: BTreeSet<_> = self.rows.secrets.iter().map(|secret| secret.no).collect();
                     if numbers.len() < self.rows.secrets.len() {
                         self.rows.secrets.pop();
@@ -210,7 +210,7 @@ async fn one_change_among_many_sources_makes_one_source_anew() {
             ..source(1, "stripe")
         })
         .collect();
-    let added = secret(&rows[6], &keyring, 1);
+    let added = secret(&rows[6], 1);
     let store = FixedConfig::new(snapshot(rows, Vec::new()));
     let (directory, _) = open(&store, Arc::clone(&keyring)).await;
     let anew = async |change: &dyn Fn(&mut ConfigSnapshot)| {

@@ -14,7 +14,7 @@ use portero_types::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::testing::FixedConfig;
+use crate::testing::{FixedConfig, tenant_key, tenant_keys};
 use crate::{Directory, DirectoryConfig, Fault, Follower};
 
 const SECRET: &str = "whsec_0123456789abcdef0123456789abcdef";
@@ -45,15 +45,15 @@ fn source(n: u8, preset: &str) -> portero_store::Source {
     }
 }
 
-fn secret(source: &portero_store::Source, keyring: &Keyring, no: i64) -> portero_store::Secret {
+fn secret(source: &portero_store::Source, no: i64) -> portero_store::Secret {
     let id = SecretId::new(format!("secret-{no}")).expect("valid");
     let aad = secret_aad(&source.tenant, &source.id, &id);
-    let sealed = keyring.seal(SECRET.as_bytes(), &aad, [u8::try_from(no).expect("small"); 12]);
+    let sealed = tenant_keys().seal(&aad, SECRET.as_bytes(), [u8::try_from(no).expect("small"); 12]);
     portero_store::Secret {
         no: SecretNo(no),
         source_no: source.no,
         id,
-        sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
+        sealed: Sealed(sealed),
         not_before: Timestamp::EPOCH,
         not_after: None,
         revoked_at: None,
@@ -66,6 +66,7 @@ fn snapshot(sources: Vec<portero_store::Source>, secrets: Vec<portero_store::Sec
     ConfigSnapshot {
         revision: Revision(1),
         tenants: Vec::new(),
+        tenant_keys: vec![tenant_key(TenantNo(1), &TenantId::new("acme").expect("valid"), &keyring())],
         sources,
         secrets,
         subscriptions: Vec::new(),
@@ -82,7 +83,7 @@ async fn open(store: &FixedConfig, keyring: Arc<Keyring>) -> (Directory, Followe
 async fn a_source_is_found_by_its_key_with_its_secrets_opened() {
     let keyring = keyring();
     let row = source(1, "stripe");
-    let secrets = vec![secret(&row, &keyring, 2), secret(&row, &keyring, 1)];
+    let secrets = vec![secret(&row, 2), secret(&row, 1)];
     let (directory, _) = open(&FixedConfig::new(snapshot(vec![row], secrets)), keyring).await;
     let snapshot = directory.snapshot();
     let found = snapshot.source_by_ingest_key(&key(1)).expect("there");
@@ -101,12 +102,12 @@ async fn what_cannot_be_used_disables_its_own_source_only() {
     let (good, odd, sealed) = (source(1, "stripe"), source(2, "no-such-preset"), source(3, "stripe"));
     let mut broken = source(4, "");
     broken.recipe = "{".to_owned();
-    let mut foreign = secret(&sealed, &keyring, 3);
-    foreign.sealed.key_id = "k2".to_owned();
+    let mut foreign = secret(&sealed, 3);
+    foreign.sealed.0[2] = 9;
     // A secret that was sealed for another source does not open for this one.
     let moved = source(5, "stripe");
-    let stolen = portero_store::Secret { source_no: moved.no, ..secret(&good, &keyring, 9) };
-    let secrets = vec![secret(&good, &keyring, 1), foreign, stolen];
+    let stolen = portero_store::Secret { source_no: moved.no, ..secret(&good, 9) };
+    let secrets = vec![secret(&good, 1), foreign, stolen];
     let rows = vec![good, odd, sealed, broken, moved];
     let (directory, _) = open(&FixedConfig::new(snapshot(rows, secrets)), keyring).await;
     let snapshot = directory.snapshot();
@@ -122,7 +123,7 @@ async fn what_cannot_be_used_disables_its_own_source_only() {
 async fn a_refresh_sees_what_was_changed_before_and_keeps_unchanged_sources() {
     let keyring = keyring();
     let row = source(1, "stripe");
-    let store = FixedConfig::new(snapshot(vec![row.clone()], vec![secret(&row, &keyring, 1)]));
+    let store = FixedConfig::new(snapshot(vec![row.clone()], vec![secret(&row, 1)]));
     let (directory, _) = open(&store, Arc::clone(&keyring)).await;
     let mut changed = directory.changed();
     let before = Arc::clone(directory.snapshot().source_by_no(SourceNo(1)).expect("there"));

@@ -1,6 +1,7 @@
 //! From a lane's decision to a frame in a consumer's channel: reading bodies and packing frames.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use portero_engine::{Room, StreamId, Undeliverable, Want};
 use portero_types::{Event, LaneNo, Position, ReceiptId, SessionId, SubscriptionId};
@@ -11,6 +12,7 @@ use super::{Actor, Done, PACE};
 use crate::dispatcher::TraceHook;
 use crate::keeping::Turn;
 use crate::metrics;
+use crate::opening::{Opened, Opener};
 use crate::session::Standing;
 use crate::shared::DynDeliveryStore;
 use crate::stream::{
@@ -60,6 +62,7 @@ enum Taken {
 
 struct Batch {
     store: DynDeliveryStore,
+    opener: Arc<Opener>,
     stream: StreamId,
     frames: mpsc::Sender<Frame>,
     unsent: Unsent,
@@ -84,6 +87,7 @@ impl Actor {
                 stream.preparing += 1;
                 let batch = Batch {
                     store: self.shared.store.clone(),
+                    opener: Arc::clone(&self.shared.opener),
                     stream: id,
                     frames: stream.frames.clone(),
                     unsent: stream.unsent.clone(),
@@ -235,6 +239,7 @@ impl Batch {
                 return done;
             }
         };
+        let events = self.opener.open(events).await;
         for frame in self.pack(events, &mut done.unsent) {
             let room = tokio::time::timeout(WRITE_STALL_MAX, self.frames.reserve()).await;
             done.stalled |= room.is_err();
@@ -255,16 +260,22 @@ impl Batch {
     /// Joins deliveries and events into frames that the consumer can decode.
     fn pack(
         &self,
-        events: Vec<Event>,
+        events: Vec<(ReceiptId, Opened)>,
         unsent: &mut Vec<(DeliveryToken, Undeliverable)>,
     ) -> Vec<Vec<Delivery>> {
-        let mut events: HashMap<ReceiptId, Event> =
-            events.into_iter().map(|event| (event.receipt_id, event)).collect();
+        let mut events: HashMap<ReceiptId, Opened> = events.into_iter().collect();
         let (mut frames, mut frame, mut bytes) = (Vec::new(), Vec::new(), 0);
         for bare in &self.bare {
-            let Some(event) = events.remove(&bare.receipt_id) else {
-                unsent.push((bare.token, Undeliverable::BodyGone));
-                continue;
+            let event = match events.remove(&bare.receipt_id) {
+                Some(Opened::Event(event)) => event,
+                Some(Opened::Unreadable) => {
+                    unsent.push((bare.token, Undeliverable::Unreadable));
+                    continue;
+                }
+                Some(Opened::Erased) | None => {
+                    unsent.push((bare.token, Undeliverable::BodyGone));
+                    continue;
+                }
             };
             let size = weight(&event);
             if size > self.message_bytes_max {

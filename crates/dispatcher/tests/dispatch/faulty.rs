@@ -10,9 +10,9 @@ use portero_store::{
     ClaimedLane, DeadLetter, DynStore, Error, ErrorKind, Hint, HintStore, Hints, LaneFlush, LaneKey,
     LaneRequest, LaneStore, LogEntry, LogPage, LogStore, NewSession, PageRequest, ParkedListing, Result,
     Roll,
-};
+    StoredEvent};
 use portero_types::{
-    EntityHash, Event, Generation, LaneCount, LaneNo, ReceiptId, SessionId, Shard, SubscriptionNo,
+    EntityHash, Generation, LaneCount, LaneNo, ReceiptId, SessionId, Shard, SubscriptionNo,
 };
 use tokio::sync::watch;
 
@@ -235,7 +235,7 @@ impl LogStore for Faulty {
         self.inner.entries_at(shard, positions).await
     }
 
-    async fn events(&self, receipts: &[ReceiptId]) -> Result<Vec<Event>> {
+    async fn events(&self, receipts: &[ReceiptId]) -> Result<Vec<StoredEvent>> {
         let is_poisonous = {
             let poisonous = self.poisonous.lock().expect("sound");
             receipts.iter().any(|receipt| poisonous.contains(receipt))

@@ -10,7 +10,6 @@ use portero_dispatcher::{
     AttachError, Delivery, DeliveryToken, Dispatcher, DispatcherConfig, EndReason, Flow, Frame, Outcome,
     Reason, STREAM_AGE, Settlement, Status, StreamHandle, StreamSpec,
 };
-use portero_keyring::{KeyId, Keyring};
 use portero_store::testing::fixture::{self, NOW};
 use portero_store::{DeliveryStore, DynStore, StartAt, Subscription};
 use portero_store_sqlite::SqliteStore;
@@ -111,8 +110,8 @@ impl Run {
     pub async fn start_with(store: DynStore, options: Options) -> Self {
         static RUNS: AtomicU64 = AtomicU64::new(1);
         let run = RUNS.fetch_add(1, Ordering::SeqCst);
-        let keyring = Keyring::generate(KeyId::new("k1").expect("valid"), [7; 32]).expect("usable");
-        let (directory, _) = Directory::open(store.clone(), Arc::new(keyring), DirectoryConfig::default())
+        let keyring = Arc::new(fixture::keyring());
+        let (directory, _) = Directory::open(store.clone(), keyring, DirectoryConfig::default())
             .await
             .expect("the directory opens");
         let clock = ManualClock::at(NOW);

@@ -62,6 +62,12 @@ impl Lane {
                 let reason = Reason::new(reason::TOO_LARGE_FOR_CLIENT, "");
                 self.die(now, position, reason, tally);
             }
+            Undeliverable::Unreadable => {
+                let entity = self.event(position).entity;
+                let tally = self.entity_mut(entity).tally(position, now);
+                let reason = Reason::new(reason::BODY_UNREADABLE, "");
+                self.postpone(now, position, tally, self.config.unreadable_pause, reason);
+            }
         }
     }
 

@@ -146,6 +146,19 @@ impl Lane {
             self.die(now, position, reason, tally);
             return;
         }
+        self.postpone(now, position, tally, delay, reason);
+    }
+
+    /// Parks the entity behind the event until it is due again.
+    pub(super) fn postpone(
+        &mut self,
+        now: Timestamp,
+        position: u64,
+        tally: Tally,
+        delay: Duration,
+        reason: Reason,
+    ) {
+        let entity = self.event(position).entity;
         if self.event(position).place == Place::Deferred {
             // It was on its second chance; now it blocks its entity like any other.
             self.event_mut(position).place = Place::Parked;

@@ -164,6 +164,30 @@ fn what_cannot_be_sent_is_released_expired_or_dead() {
     assert_eq!(bench.settle(token, Outcome::Ack), Status::Durable, "an old token changes nothing");
 }
 
+#[test]
+fn what_cannot_be_read_waits_uncounted_with_its_entity_until_it_can_be() {
+    let mut bench = Bench::new(small(), &[A, B, A]);
+    let tokens: Vec<Token> = bench.deliveries().iter().map(|delivery| delivery.token).collect();
+    let [first, other] = tokens[..] else { panic!("one of each entity: {tokens:?}") };
+    bench.lane.handle_undeliverable(bench.now, first, Undeliverable::Unreadable);
+    bench.flush();
+    let parked = &bench.store.parked[&A];
+    assert_eq!((parked.reason_code.as_str(), parked.attempts), (reason::BODY_UNREADABLE, 0));
+    assert_eq!(parked.due_at, bench.now.plus(small().unreadable_pause));
+    assert_eq!(bench.settle(other, Outcome::Ack), Status::Durable, "another entity goes on");
+    for _ in 0..30 {
+        bench.pass(small().unreadable_pause);
+        let token = bench.delivery().token;
+        assert_eq!(token.position, first.position, "nothing of the entity passes it, and it never dies of it");
+        bench.lane.handle_undeliverable(bench.now, token, Undeliverable::Unreadable);
+        bench.flush();
+    }
+    bench.pass(small().unreadable_pause);
+    let token = bench.delivery().token;
+    assert_eq!(bench.settle(token, Outcome::Ack), Status::Durable, "somebody mended it");
+    assert_eq!(bench.delivery().token.position, 3);
+}
+
 fn token_before(token: Token) -> Token {
     Token { position: token.position - 1, ..token }
 }

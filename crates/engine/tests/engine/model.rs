@@ -285,6 +285,7 @@ impl Model {
                 token.position,
                 (event.attempts, event.interruptions, Some(reason::TOO_LARGE_FOR_CLIENT)),
             ),
+            Undeliverable::Unreadable => self.postpone(now, token.position),
         }
     }
 

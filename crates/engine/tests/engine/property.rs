@@ -26,7 +26,8 @@ fn step() -> impl Strategy<Value = Step> {
     let why = prop_oneof![
         Just(Undeliverable::NotSent),
         Just(Undeliverable::BodyGone),
-        Just(Undeliverable::TooLarge)
+        Just(Undeliverable::TooLarge),
+        Just(Undeliverable::Unreadable)
     ];
     let result = prop_oneof![
         8 => Just(FlushResult::Written),

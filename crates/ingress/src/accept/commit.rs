@@ -66,7 +66,7 @@ async fn settle(shared: &Shared, events: &[NewEvent], ends: &[usize]) -> Vec<Eve
                 let event = &events[range.start];
                 tracing::error!(
                     receipt.id = %event.receipt_id, request.id = %event.request_id, tenant.no = %event.tenant_no,
-                    source.no = %event.source_no, body_bytes = event.body.len(),
+                    source.no = %event.source_no, body_bytes = event.body_bytes,
                     "the store refuses an event; its neighbours are not affected"
                 );
                 results.push(Err(Failure::Refused));

@@ -45,8 +45,7 @@ impl Submission {
 }
 
 fn cost_bytes(event: &NewEvent) -> usize {
-    let headers: usize = event.headers.iter().map(|header| header.name.len() + header.value.len()).sum();
-    EVENT_OVERHEAD_BYTES + event.body.len() + event.event_id.len() + event.ordering_key.len() + headers
+    EVENT_OVERHEAD_BYTES + event.content.len() + event.event_id.len() + event.ordering_key.len()
 }
 
 /// Submissions, each tenant's in the order in which they came.
@@ -293,7 +292,7 @@ mod tests {
             for _ in 0..100 {
                 let mut large = submission(tenant, 1);
                 if tenant == 1 {
-                    large.events[0].body = Bytes::from(vec![0; 16 * BYTES_PER_UNIT]);
+                    large.events[0].content = Bytes::from(vec![0; 16 * BYTES_PER_UNIT]);
                     large.bytes = cost_bytes(&large.events[0]);
                 }
                 queue.push(large, &small).expect("room");

@@ -30,8 +30,9 @@ const WAITING_MAX: usize = 256;
 /// Most bytes of them.
 const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Seals what a request held, for the source that it was refused by. It works in the writing task and may take its time.
-pub type SealCapture = Arc<dyn Fn(&Source, RequestId, &[u8]) -> Sealed + Send + Sync>;
+/// Seals what a request held, for the source that it was refused by; `None` when that has no key. It works in the writing task
+/// and may take its time.
+pub type SealCapture = Arc<dyn Fn(&Source, RequestId, &[u8]) -> Option<Sealed> + Send + Sync>;
 
 /// Where refused requests go. Cheap to clone; clones share the queue and its limits.
 #[derive(Clone, Debug)]

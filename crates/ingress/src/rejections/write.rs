@@ -84,7 +84,7 @@ impl RejectionWriter {
     fn row(&self, refused: Refused) -> NewRejection {
         let wire = refused.wire.clone().unwrap_or_default();
         let capture = captured(&refused)
-            .map(|request| (self.seal)(&refused.source, refused.request_id, &request.encode()));
+            .and_then(|request| (self.seal)(&refused.source, refused.request_id, &request.encode()));
         NewRejection {
             request_id: refused.request_id,
             tenant_no: refused.source.tenant_no,

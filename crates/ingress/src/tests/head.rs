@@ -104,7 +104,7 @@ async fn a_stale_configuration_answers_503_to_everybody() {
     };
     let edge = Edge::new(EdgeConfig::default(), parts);
     for path in [path(1), path(99)] {
-        let request = http::Request::post(path).body(http_body_util::Full::new(bytes::Bytes::new()));
+        let request = http::Request::post(path).body(http_body_util::Full::new(Bytes::new()));
         let response = edge.handle(request.expect("valid"), None).await;
         assert_eq!(response.status(), 503);
         assert!(

@@ -18,15 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use portero_directory::testing::FixedConfig;
+use bytes::Bytes;
+use portero_directory::testing::{FixedConfig, tenant_key, tenant_keys};
 use portero_directory::{Directory, DirectoryConfig, Reporting};
 use portero_keyring::{KeyId, Keyring, rejection_aad, secret_aad};
 use portero_outbound::testing::Scripted;
 use portero_prefilter::{Disabled, Prefilter};
 use portero_recipe::{Recipe, SignOptions, sign};
-use portero_store::{ConfigSnapshot, ConfigStore, Revision, Sealed};
+use portero_store::{ConfigSnapshot, ConfigStore, EventContent, Revision, Sealed};
 use portero_types::{
-    Clock, IngestKey, ManualClock, ProviderName, ReplicaId, SecretId, SecretNo, SourceId, SourceNo, TenantId,
+    Clock, IngestKey, ManualClock, NewEvent, ProviderName, ReplicaId, SecretId, SecretNo, SourceId, SourceNo, TenantId,
     TenantNo, Timestamp,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -77,7 +78,6 @@ struct Gateway {
     /// The clock by which the configuration is fresh.
     machine: ManualClock,
     accept: AcceptHandle,
-    keyring: Arc<Keyring>,
     /// What verification fetches.
     fetch: Arc<Scripted>,
     /// What handshakes bring.
@@ -111,12 +111,12 @@ impl Gateway {
             ..DirectoryConfig::default()
         };
         let (directory, _) =
-            Directory::open(config_store, Arc::clone(&keyring), patient).await.expect("readable");
+            Directory::open(config_store, keyring, patient).await.expect("readable");
         let clock = ManualClock::at(NOW);
         let (fetch, secrets) = (Scripted::new(), FakeSecrets::gated(1_000));
         let rejections = FakeRejections::open();
         let (queue, writer) =
-            RejectionQueue::new(Arc::clone(&rejections) as _, seal_with(Arc::clone(&keyring)));
+            RejectionQueue::new(Arc::clone(&rejections) as _, seal_capture());
         let accept_config = AcceptConfig { queues: Queues::One, ..AcceptConfig::default() };
         let accept = AcceptHandle::new(
             accept_config,
@@ -152,7 +152,6 @@ impl Gateway {
             clock,
             machine,
             accept,
-            keyring,
             fetch,
             secrets,
             rejections,
@@ -171,7 +170,7 @@ impl Gateway {
         change: impl FnOnce(&mut portero_store::Source),
     ) {
         self.config.change(|snapshot| {
-            add(snapshot, &self.keyring, number, recipe, secret);
+            add(snapshot, number, recipe, secret);
             change(snapshot.sources.last_mut().expect("added"));
         });
         self.directory.refresh_now().await.expect("readable");
@@ -297,28 +296,35 @@ fn configuration() -> (ConfigSnapshot, Arc<Keyring>) {
     let mut snapshot = ConfigSnapshot {
         revision: Revision(1),
         tenants: Vec::new(),
+        tenant_keys: vec![tenant_key(TenantNo(1), &TenantId::new("acme").expect("valid"), &keyring)],
         sources: Vec::new(),
         secrets: Vec::new(),
         subscriptions: Vec::new(),
         grants: Vec::new(),
     };
     for (number, (preset, secret)) in (1..).zip(PRESETS) {
-        add(&mut snapshot, &keyring, number, preset, Some(secret));
+        add(&mut snapshot, number, preset, Some(secret));
     }
-    add(&mut snapshot, &keyring, BARE, "stripe", None);
-    add(&mut snapshot, &keyring, DISABLED, "stripe", Some("whsec_sealed-by-a-key-that-is-gone"));
-    snapshot.secrets.last_mut().expect("added").sealed.key_id = "gone".to_owned();
+    add(&mut snapshot, BARE, "stripe", None);
+    add(&mut snapshot, DISABLED, "stripe", Some("whsec_sealed-by-a-key-that-is-gone"));
+    snapshot.secrets.last_mut().expect("added").sealed.0[1] = 9;
     (snapshot, Arc::new(keyring))
 }
 
-fn seal_with(keyring: Arc<Keyring>) -> SealCapture {
-    Arc::new(move |source, request_id, bytes| {
-        let sealed = keyring.seal(bytes, &rejection_aad(&source.tenant, &source.id, request_id), [9; 12]);
-        Sealed { key_id: sealed.key_id, bytes: sealed.bytes }
+/// What an accepted event held.
+fn opened(event: &NewEvent) -> EventContent {
+    let content = tenant_keys().open_event(event.receipt_id, &event.content).expect("opens");
+    EventContent::decode(&Bytes::from_owner(content)).expect("in the format")
+}
+
+fn seal_capture() -> SealCapture {
+    Arc::new(|source, request_id, bytes| {
+        let keys = &source.verification.as_ref().ok()?.keys;
+        Some(Sealed(keys.seal(&rejection_aad(&source.tenant, &source.id, request_id), bytes, [9; 12])))
     })
 }
 
-fn add(snapshot: &mut ConfigSnapshot, keyring: &Keyring, number: u8, recipe: &str, secret: Option<&str>) {
+fn add(snapshot: &mut ConfigSnapshot, number: u8, recipe: &str, secret: Option<&str>) {
     let preset = if recipe.starts_with('{') { "" } else { recipe };
     let name = if preset.is_empty() { "custom" } else { preset };
     let source = portero_store::Source {
@@ -339,12 +345,12 @@ fn add(snapshot: &mut ConfigSnapshot, keyring: &Keyring, number: u8, recipe: &st
     if let Some(secret) = secret {
         let id = SecretId::new("current").expect("valid");
         let aad = secret_aad(&source.tenant, &source.id, &id);
-        let sealed = keyring.seal(secret.as_bytes(), &aad, [number; 12]);
+        let sealed = Sealed(tenant_keys().seal(&aad, secret.as_bytes(), [number; 12]));
         snapshot.secrets.push(portero_store::Secret {
             no: SecretNo(i64::from(number)),
             source_no: source.no,
             id,
-            sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
+            sealed,
             not_before: Timestamp::EPOCH,
             not_after: None,
             revoked_at: None,

@@ -7,12 +7,11 @@ use super::*;
 use crate::sweep_rejections;
 
 /// Opens what was kept of a request to a source of the list of presets.
-fn opened(keyring: &Keyring, row: &NewRejection, source: &str) -> CapturedRequest {
+fn opened(row: &NewRejection, source: &str) -> CapturedRequest {
     let capture = row.capture.as_ref().expect("captured");
     let (tenant, source) = (TenantId::new("acme").expect("valid"), SourceId::new(source).expect("valid"));
     let aad = rejection_aad(&tenant, &source, row.request_id);
-    let bytes =
-        keyring.open(&capture.key_id, &capture.bytes, &aad).expect("it is that request of that source");
+    let bytes = tenant_keys().open(&aad, &capture.0).expect("it is that request of that source");
     CapturedRequest::decode(&bytes).expect("in the format")
 }
 
@@ -22,7 +21,7 @@ async fn a_refused_request_is_kept_sealed_with_everything_it_held() {
     let headers = pairs(&[("stripe-signature", "t=1,v1=00"), ("x-a", "1"), ("x-a", "2")]);
     let reply = gateway.raw(&post(&format!("{}?a=%00&b", path(1)), &headers, b"{\"id\":1}")).await;
     assert_eq!(reply.status, 401);
-    let (kept, keyring) = (Arc::clone(&gateway.rejections), Arc::clone(&gateway.keyring));
+    let kept = Arc::clone(&gateway.rejections);
     gateway.stop().await;
     let rows = kept.rows();
     let [row] = &rows[..] else { panic!("one row: {rows:?}") };
@@ -33,7 +32,7 @@ async fn a_refused_request_is_kept_sealed_with_everything_it_held() {
     assert_eq!(row.body_bytes, 8);
     assert_eq!(row.body_digest, <[u8; 32]>::from(Sha256::digest(b"{\"id\":1}")));
     assert!(!format!("{row:?}").contains("v1=00"), "sealed");
-    let request = opened(&keyring, row, "stripe-1");
+    let request = opened(row, "stripe-1");
     assert_eq!((request.method.as_str(), request.query.as_str()), ("POST", "a=%00&b"));
     assert_eq!(request.body, "{\"id\":1}");
     let values = |name| {

@@ -11,7 +11,7 @@ use portero_types::{ProviderName, SourceId, TenantId, TenantNo};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use crate::support::{Answer, Endpoint, Gateway, Message, NOW, keyring};
+use crate::support::{Answer, Endpoint, Gateway, Message, NOW, tenant_keys};
 
 const SECRET: &str = "whsec_4f1c9a70b2e35d6888a1c0ffee123456";
 
@@ -108,7 +108,7 @@ async fn a_refused_request_is_found_again_after_a_restart_with_what_it_held() {
     let stored = gateway.store.get(&tenant, row.request_id).await.expect("readable").expect("there");
     let capture = stored.capture.expect("captured");
     let aad = rejection_aad(&tenant, &source, row.request_id);
-    let bytes = keyring().open(&capture.key_id, &capture.bytes, &aad).expect("opens");
+    let bytes = tenant_keys().open(&aad, &capture.0).expect("opens");
     let request = CapturedRequest::decode(&bytes).expect("in the format");
     assert_eq!(request.body, "{\"id\":\"evt_1\"}");
     assert!(request.headers.iter().any(|header| header.name == "stripe-signature"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use portero_directory::{Directory, Source};
 use portero_ingress::{Edge, EdgeConfig, Parts, RejectionQueue, SealCapture, SecretUses, sweep_rejections};
-use portero_keyring::{Keyring, rejection_aad};
+use portero_keyring::rejection_aad;
 use portero_outbound::{CacheConfig, CachedFetcher, Fetch, HttpConfig, HttpFetcher, InvalidConfig, Offline};
 use portero_prefilter::{Layered, Prefilter};
 use portero_store::{RejectionStore, Sealed, SecretUseStore};
@@ -23,18 +23,13 @@ impl Gateway {
     pub(super) async fn start_edge(
         &self,
         directory: &Directory,
-        keyring: &Arc<Keyring>,
         prefilter: Arc<Layered>,
     ) -> anyhow::Result<Option<SocketAddr>> {
         if !self.config.has(Role::Edge) {
             return Ok(None);
         }
         let fetch = fetcher(&self.config.outbound)?;
-        let secrets = HandshakeSecrets {
-            store: config_store(&self.opened),
-            keyring: Arc::clone(keyring),
-            directory: directory.clone(),
-        };
+        let secrets = HandshakeSecrets { store: config_store(&self.opened), directory: directory.clone() };
         let tls = self.tls(Purpose::Edge, self.config.edge.tls.as_ref())?;
         let listener = bind(self.config.edge.listen).await?;
         let address = listener.local_addr()?;
@@ -45,7 +40,7 @@ impl Gateway {
             fetch,
             secrets: Arc::new(secrets),
             secret_uses: self.count_secret_uses(),
-            rejections: self.remember_rejections(keyring),
+            rejections: self.remember_rejections(),
             clock: Arc::new(self.clock.clone()),
             random: Arc::new(entropy::random_u128),
             trace_parent: Arc::new(telemetry::current_trace_parent),
@@ -82,9 +77,9 @@ impl Gateway {
     }
 
     /// Starts the tasks that write refused requests down and forget them; the queue to the former.
-    fn remember_rejections(&self, keyring: &Arc<Keyring>) -> RejectionQueue {
+    fn remember_rejections(&self) -> RejectionQueue {
         let store = rejection_store(&self.opened);
-        let (queue, writer) = RejectionQueue::new(Arc::clone(&store), seal_with(Arc::clone(keyring)));
+        let (queue, writer) = RejectionQueue::new(Arc::clone(&store), seal_capture());
         self.tasks.spawn(writer.run(self.close_rest.clone()));
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let retention = self.config.rejections.retention;
@@ -93,11 +88,11 @@ impl Gateway {
     }
 }
 
-fn seal_with(keyring: Arc<Keyring>) -> SealCapture {
-    Arc::new(move |source: &Source, request_id: RequestId, bytes: &[u8]| {
+fn seal_capture() -> SealCapture {
+    Arc::new(|source: &Source, request_id: RequestId, bytes: &[u8]| {
+        let keys = &source.verification.as_ref().ok()?.keys;
         let aad = rejection_aad(&source.tenant, &source.id, request_id);
-        let sealed = keyring.seal(bytes, &aad, entropy::random());
-        Sealed { key_id: sealed.key_id, bytes: sealed.bytes }
+        Some(Sealed(keys.seal(&aad, bytes, entropy::random())))
     })
 }
 

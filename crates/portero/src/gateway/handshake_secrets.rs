@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use portero_directory::{Directory, Source};
 use portero_ingress::{SecretNotWritten, SecretWriter};
-use portero_keyring::{Keyring, secret_aad};
+use portero_keyring::secret_aad;
 use portero_store::{Actor, Change, ConfigStore, NewSecret, Sealed};
 use portero_types::{Redacted, RequestId, SecretId, Timestamp};
 
@@ -15,10 +15,9 @@ use crate::entropy;
 /// How long the provider waits for this gateway to see the secret. The others see it within half a second.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Seals with the keyring and writes to the configuration's store.
+/// Seals with the tenant's key and writes to the configuration's store.
 pub(super) struct HandshakeSecrets {
     pub(super) store: Arc<dyn ConfigStore>,
-    pub(super) keyring: Arc<Keyring>,
     pub(super) directory: Directory,
 }
 
@@ -34,12 +33,13 @@ impl SecretWriter for HandshakeSecrets {
         let id = SecretId::new(format!("handshake-{}-{a:02x}{b:02x}{c:02x}{d:02x}", now.as_secs()))
             .map_err(|_| SecretNotWritten)?;
         let aad = secret_aad(&source.tenant, &source.id, &id);
-        let sealed = self.keyring.seal(secret.expose_secret().as_bytes(), &aad, nonce);
+        let keys = &source.verification.as_ref().map_err(|_| SecretNotWritten)?.keys;
+        let sealed = Sealed(keys.seal(&aad, secret.expose_secret().as_bytes(), nonce));
         let new = NewSecret {
             tenant: source.tenant.clone(),
             source: source.id.clone(),
             id,
-            sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
+            sealed,
             not_before: now,
             // Each registration at the provider may have a secret of its own; which ones are over only people know.
             retire_others_at: None,

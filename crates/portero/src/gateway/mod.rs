@@ -5,6 +5,7 @@ mod callers;
 mod edge;
 mod handshake_secrets;
 mod management;
+mod secret_watch;
 mod store;
 mod tls;
 
@@ -107,8 +108,11 @@ impl Gateway {
         if gateway.config.has(Role::Admin) {
             let (telling, stop) = (audit_head::tell(store.clone()), gateway.close_rest.clone());
             gateway.tasks.spawn(async move { stop.run_until_cancelled(telling).await });
+            let watching = secret_watch::run(store.clone(), Arc::new(gateway.clock.clone()));
+            let stop = gateway.close_rest.clone();
+            gateway.tasks.spawn(async move { stop.run_until_cancelled(watching).await });
         }
-        addresses.edge = gateway.start_edge(&directory, &keyring, prefilter).await?;
+        addresses.edge = gateway.start_edge(&directory, prefilter).await?;
         addresses.grpc = gateway.start_grpc(store, directory, keyring, verifier).await?;
         gateway.addresses = addresses;
         gateway.follow_hangups();
@@ -358,6 +362,7 @@ fn metrics() -> anyhow::Result<metrics_exporter_prometheus::PrometheusHandle> {
         .install_recorder()
         .context("metrics cannot be recorded")?;
     portero_api::metrics::describe();
+    secret_watch::describe();
     portero_auth::describe();
     portero_directory::metrics::describe();
     portero_dispatcher::metrics::describe();

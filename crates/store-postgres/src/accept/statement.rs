@@ -17,7 +17,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use portero_store::{Result, codec};
+use portero_store::Result;
 use portero_types::{NewEvent, Position, ReceiptId, Shard, ShardCount};
 use sqlx::postgres::{PgArguments, PgBindIterExt, PgRow};
 use sqlx::{Arguments, AssertSqlSafe};
@@ -27,7 +27,7 @@ use super::stalled;
 use crate::error::{Effect, corrupt, is_undone_by_others, is_wait_in_vain, refused, store_error};
 use crate::lease::{PgQuery, rows};
 use crate::pools::{Pool, Pools};
-use crate::row::{byte, get, unsigned};
+use crate::row::{byte, get, signed32, unsigned};
 
 /// First key of the shards' advisory locks ("port"); the second is the shard.
 pub(super) const SHARD_LOCKS: i32 = 0x706f_7274;
@@ -99,7 +99,7 @@ fn arguments(
 ) -> std::result::Result<PgArguments, Box<dyn std::error::Error + Send + Sync>> {
     let events = || batch.leaders().map(|(_, event)| event);
     let mut columns = Columns { arguments: PgArguments::default(), batch };
-    let bytes: usize = events().map(|event| event.body.len() + 1024).sum();
+    let bytes: usize = events().map(|event| event.content.len() + 1024).sum();
     columns.arguments.reserve(COLUMNS.len(), bytes);
 
     columns.add(|event| event.receipt_id.0)?;
@@ -116,9 +116,9 @@ fn arguments(
     columns.add(|event| event.expires_at.as_micros())?;
     columns.add(|event| event.request_id.0)?;
     columns.add(|event| event.trace_parent.as_str())?;
-    columns.add(|event| event.content_type.as_str())?;
-    columns.add(|event| codec::encode_headers(&event.headers))?;
-    columns.add(|event| &event.body[..])?;
+    let sizes = events().map(|event| signed32(event.body_bytes, "a body")).collect::<Result<Vec<_>>>()?;
+    columns.arguments.add(sizes)?;
+    columns.add(|event| &event.content[..])?;
     columns.add(|event| i16::from(event.shard(shards).0))?;
     columns.add(|event| i16::from(event.entity.slot().0))?;
     columns.add(|event| event.entity.to_bits())?;
@@ -146,7 +146,7 @@ impl<'b> Columns<'b> {
 }
 
 /// The columns that [`arguments`] sends, in its order, with their types.
-const COLUMNS: [(&str, &str); 21] = [
+const COLUMNS: [(&str, &str); 20] = [
     ("receipt_id", "uuid"),
     ("tenant_no", "bigint"),
     ("source_no", "bigint"),
@@ -161,9 +161,8 @@ const COLUMNS: [(&str, &str); 21] = [
     ("expires_at", "bigint"),
     ("request_id", "uuid"),
     ("trace_parent", "text"),
-    ("content_type", "text"),
-    ("headers", "bytea"),
-    ("body", "bytea"),
+    ("body_bytes", "integer"),
+    ("content", "bytea"),
     ("shard", "smallint"),
     ("slot", "smallint"),
     ("entity_hash", "bigint"),
@@ -195,12 +194,12 @@ fn accept_sql(shards: ShardCount) -> String {
     ON CONFLICT (tenant_no, provider, event_id) DO NOTHING
     RETURNING receipt_id, tenant_no, source_no, event_type, received_at
 ), stored AS (
-    INSERT INTO events (receipt_id, content_type, headers, body)
-    SELECT e.receipt_id, e.content_type, e.headers, e.body FROM {events}
+    INSERT INTO events (receipt_id, content)
+    SELECT e.receipt_id, e.content FROM {events}
     WHERE e.receipt_id IN (SELECT receipt_id FROM fresh)
-    RETURNING receipt_id, octet_length(body) AS body_bytes
+    RETURNING receipt_id
 ), placed AS MATERIALIZED (
-    SELECT p.*, f.tenant_no, f.source_no, f.event_type, f.received_at, s.body_bytes
+    SELECT p.*, f.tenant_no, f.source_no, f.event_type, f.received_at
     FROM stored s JOIN fresh f USING (receipt_id) JOIN {places} USING (receipt_id)
 ), locked AS MATERIALIZED (
     SELECT pg_advisory_xact_lock({SHARD_LOCKS}, s.shard)
@@ -216,8 +215,8 @@ RETURNING receipt_id, shard, position",
         secrets = COLUMNS.len() + 1,
         receipt_columns = receipt.join(", "),
         receipts = unnest("r", &receipt),
-        events = unnest("e", &["receipt_id", "content_type", "headers", "body"]),
-        places = unnest("p", &["receipt_id", "shard", "slot", "entity_hash", "place"]),
+        events = unnest("e", &["receipt_id", "content"]),
+        places = unnest("p", &["receipt_id", "body_bytes", "shard", "slot", "entity_hash", "place"]),
         sequences = sequences.join(", "),
     )
 }

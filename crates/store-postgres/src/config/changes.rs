@@ -3,7 +3,7 @@
 use portero_store::{ConfigChanges, ConfigDelta, ConfigSnapshot, Removed, Result, Revision};
 use portero_types::Timestamp;
 
-use super::{grants, secrets, sources, subscriptions, tenants};
+use super::{grants, keys, secrets, sources, subscriptions, tenants};
 use crate::error::corrupt;
 use crate::lease::Tx;
 use crate::pools::Pool;
@@ -43,6 +43,7 @@ async fn everything(tx: &mut Tx, revision: Revision) -> Result<ConfigSnapshot> {
     Ok(ConfigSnapshot {
         revision,
         tenants: tx.rows(tenants::all()).await?.iter().map(tenants::read).collect::<Result<_>>()?,
+        tenant_keys: tx.rows(keys::all()).await?.iter().map(keys::read).collect::<Result<_>>()?,
         sources: tx.rows(sources::all()).await?.iter().map(sources::read).collect::<Result<_>>()?,
         secrets: tx.rows(secrets::all_recent()).await?.iter().map(secrets::read).collect::<Result<_>>()?,
         subscriptions: tx
@@ -59,6 +60,7 @@ async fn delta(tx: &mut Tx, since: Revision, revision: Revision, now: Timestamp)
     let mut delta = ConfigDelta {
         revision,
         tenants: tx.rows(tenants::changed(since)).await?.iter().map(tenants::read).collect::<Result<_>>()?,
+        tenant_keys: tx.rows(keys::changed(since)).await?.iter().map(keys::read).collect::<Result<_>>()?,
         sources: tx.rows(sources::changed(since)).await?.iter().map(sources::read).collect::<Result<_>>()?,
         secrets: Vec::new(),
         subscriptions: tx

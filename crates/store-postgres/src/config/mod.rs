@@ -3,6 +3,7 @@
 
 mod changes;
 mod grants;
+mod keys;
 mod replicas;
 mod secret_life;
 mod secrets;

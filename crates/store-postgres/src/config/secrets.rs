@@ -30,7 +30,7 @@ pub(super) fn read(row: &PgRow) -> Result<Secret> {
         no: SecretNo(get(row, "secret_no")?),
         source_no: SourceNo(get(row, "source_no")?),
         id: parse(row, "secret_id")?,
-        sealed: Sealed { key_id: get(row, "key_id")?, bytes: get(row, "sealed")? },
+        sealed: Sealed(get(row, "sealed")?),
         not_before: Timestamp::from_micros(get(row, "not_before")?),
         not_after: get::<Option<i64>>(row, "not_after")?.map(Timestamp::from_micros),
         revoked_at: get::<Option<i64>>(row, "revoked_at")?.map(Timestamp::from_micros),
@@ -131,16 +131,15 @@ async fn add_in(changing: &mut Changing, secret: &NewSecret, unseen: bool) -> Re
         }
     }
     let insert = sqlx::query(
-        "INSERT INTO secrets (source_no, secret_id, key_id, sealed, not_before, created_at, unseen)
-         SELECT s.source_no, $3, $4, $5, $6, $7, $8 FROM sources s JOIN tenants t USING (tenant_no)
+        "INSERT INTO secrets (source_no, secret_id, sealed, not_before, created_at, unseen)
+         SELECT s.source_no, $3, $4, $5, $6, $7 FROM sources s JOIN tenants t USING (tenant_no)
          WHERE t.tenant_id = $1 AND s.source_id = $2 AND s.deleted_at IS NULL AND t.deleted_at IS NULL
          RETURNING *",
     )
     .bind(secret.tenant.as_str())
     .bind(secret.source.as_str())
     .bind(secret.id.as_str())
-    .bind(secret.sealed.key_id.as_str())
-    .bind(secret.sealed.bytes.as_slice())
+    .bind(secret.sealed.0.as_slice())
     .bind(secret.not_before.as_micros())
     .bind(secret.created_at.as_micros())
     .bind(unseen);
@@ -245,13 +244,13 @@ async fn take_unseen_in(
         "UPDATE secrets k SET unseen = false FROM sources s JOIN tenants t USING (tenant_no)
          WHERE s.source_no = k.source_no AND s.deleted_at IS NULL AND t.deleted_at IS NULL
            AND t.tenant_id = $1 AND s.source_id = $2 AND k.secret_id = $3 AND k.unseen
-         RETURNING k.key_id, k.sealed",
+         RETURNING k.sealed",
     )
     .bind(tenant.as_str())
     .bind(source.as_str())
     .bind(id.as_str());
     let taken = one(&tx.rows(query).await?, |row| {
-        Ok(Sealed { key_id: get(row, "key_id")?, bytes: get(row, "sealed")? })
+        Ok(Sealed(get(row, "sealed")?))
     })?;
     if taken.is_some() {
         let name = format!("tenants/{tenant}/sources/{source}/secrets/{id}");

@@ -171,7 +171,7 @@ pub(super) async fn delete(pool: &Pool, id: &SubscriptionId, change: &Change) ->
     changing.end(outcome).await
 }
 
-async fn delete_in(changing: &mut Changing, id: &SubscriptionId) -> Result<()> {
+pub(super) async fn delete_in(changing: &mut Changing, id: &SubscriptionId) -> Result<()> {
     let lock =
         sqlx::query("SELECT subscription_no FROM subscriptions WHERE subscription_id = $1 FOR NO KEY UPDATE");
     let found = changing.rows(lock.bind(id.as_str())).await?;

@@ -3,7 +3,7 @@
 use portero_store::{
     Change, Error, ErrorKind, Limits, NewAuditEntry, NewTenant, Page, Result, Revision, Tenant, TenantUpdate,
 };
-use portero_types::{TenantId, TenantNo, Timestamp};
+use portero_types::{TenantId, TenantNo, Timestamp, WrappedKey};
 use sqlx::postgres::PgRow;
 
 use super::{Changing, not_found, one, one_more, page};
@@ -51,9 +51,17 @@ pub(super) async fn create(pool: &Pool, tenant: NewTenant, change: &Change) -> R
     .bind(bytes)
     .bind(tenant.created_at.as_micros());
     let mut changing = Changing::begin(pool, change).await?;
-    let created = changing.create(query, "tenant", "tenant").await.and_then(|row| read(&row));
-    let outcome = recorded(&mut changing, "CreateTenant", None, created).await;
+    let outcome = match changing.create(query, "tenant", "tenant").await.and_then(|row| read(&row)) {
+        Ok(created) => keyed(&mut changing, created, &tenant.key).await,
+        Err(error) => Err(error),
+    };
     changing.end(outcome).await
+}
+
+/// Writes a new tenant's first data key, and tells the audit log of both.
+async fn keyed(changing: &mut Changing, created: Tenant, key: &WrappedKey) -> Result<Tenant> {
+    super::keys::insert_in(changing, created.no, key, created.created_at).await?;
+    recorded(changing, "CreateTenant", None, Ok(created)).await
 }
 
 pub(super) async fn update(pool: &Pool, update: TenantUpdate, change: &Change) -> Result<Tenant> {

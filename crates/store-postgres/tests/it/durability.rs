@@ -113,11 +113,11 @@ async fn bodies_of_two_kibibytes_stay_in_their_row_uncompressed() {
     let database = TestDatabase::create().await;
     let fixture = Fixture::new(&database).await;
     let mut event = fixture.event("evt_1");
-    event.body = bytes::Bytes::from(vec![b' '; 2_048]);
+    event.content = bytes::Bytes::from(vec![b' '; 2_048]);
     fixture.accepted(&event).await;
     let rows = database
         .run(
-            "SELECT pg_column_size(body) AS stored, pg_relation_size(c.reltoastrelid) AS toast
+            "SELECT pg_column_size(content) AS stored, pg_relation_size(c.reltoastrelid) AS toast
               FROM events, pg_class c WHERE c.relname = 'events_default'",
         )
         .await;

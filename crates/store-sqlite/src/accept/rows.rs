@@ -4,13 +4,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use portero_store::{Result, codec};
+use portero_store::Result;
 use portero_types::{NewEvent, ReceiptId, SecretNo};
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Sqlite, SqliteConnection};
 
 use super::batch::{Known, Placed};
-use crate::error::{corrupt, refused, statement};
+use crate::error::{corrupt, statement};
 use crate::row::{bytes, receipt_id, signed, unsigned};
 
 /// How many rows a statement carries, largest first. The widest row has 18 values; SQLite takes 32,766 in one statement.
@@ -149,7 +149,7 @@ pub(super) async fn insert_receipts<'q>(
 }
 
 static EVENTS: LazyLock<Texts> = LazyLock::new(|| {
-    Texts::new("INSERT INTO events (receipt_id, content_type, headers, body) VALUES ", "(?,?,?,?)", "")
+    Texts::new("INSERT INTO events (receipt_id, content) VALUES ", "(?,?)", "")
 });
 
 pub(super) async fn insert_events<'q>(
@@ -159,9 +159,7 @@ pub(super) async fn insert_events<'q>(
     insert(connection, &EVENTS, placed, |query, placed| {
         Ok(query
             .bind(placed.event.receipt_id.0.as_bytes().as_slice())
-            .bind(placed.event.content_type.as_str())
-            .bind(codec::encode_headers(&placed.event.headers))
-            .bind(&placed.event.body[..]))
+            .bind(&placed.event.content[..]))
     })
     .await
 }
@@ -191,7 +189,7 @@ pub(super) async fn insert_log<'q>(
             .bind(event.entity.slot().0)
             .bind(event.entity.to_bits())
             .bind(event.received_at.as_micros())
-            .bind(u32::try_from(event.body.len()).map_err(|_| refused("a body"))?))
+            .bind(event.body_bytes))
     })
     .await
 }

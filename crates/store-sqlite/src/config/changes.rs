@@ -4,7 +4,7 @@ use portero_store::{ConfigChanges, ConfigDelta, ConfigSnapshot, Removed, Result,
 use portero_types::Timestamp;
 use sqlx::SqliteConnection;
 
-use super::{database_now, grant, secret, source, subscription, tenant};
+use super::{database_now, grant, key, secret, source, subscription, tenant};
 use crate::error::{corrupt, statement};
 use crate::row::{get, timestamp};
 
@@ -31,6 +31,7 @@ async fn everything(connection: &mut SqliteConnection, revision: Revision) -> Re
     Ok(ConfigSnapshot {
         revision,
         tenants: tenant::all(connection).await?,
+        tenant_keys: key::all(connection).await?,
         sources: source::all(connection).await?,
         secrets: secret::all_recent(connection).await?,
         subscriptions: subscription::all(connection).await?,
@@ -47,6 +48,7 @@ async fn delta(
     let mut delta = ConfigDelta {
         revision,
         tenants: tenant::changed(connection, since).await?,
+        tenant_keys: key::changed(connection, since).await?,
         sources: source::changed(connection, since).await?,
         secrets: Vec::new(),
         subscriptions: subscription::changed(connection, since).await?,

@@ -2,6 +2,7 @@
 
 mod changes;
 mod grant;
+mod key;
 mod replica;
 mod secret;
 mod secret_life;

@@ -53,13 +53,12 @@ async fn insert(
             append_in(connection, entry).await?;
         }
     }
-    let sql = "INSERT INTO secrets (source_no, secret_id, key_id, sealed, not_before, created_at, unseen) \
-               VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING *";
+    let sql = "INSERT INTO secrets (source_no, secret_id, sealed, not_before, created_at, unseen) \
+               VALUES (?, ?, ?, ?, ?, ?) RETURNING *";
     let row = sqlx::query(sql)
         .bind(source_no.0)
         .bind(new.id.as_str())
-        .bind(new.sealed.key_id.as_str())
-        .bind(new.sealed.bytes.as_slice())
+        .bind(new.sealed.0.as_slice())
         .bind(new.not_before.as_micros())
         .bind(new.created_at.as_micros())
         .bind(unseen)
@@ -177,7 +176,7 @@ pub(super) async fn take_unseen(
     let sql = "UPDATE secrets SET unseen = 0 FROM sources JOIN tenants ON tenants.tenant_no = sources.tenant_no \
                WHERE sources.source_no = secrets.source_no AND sources.deleted_at IS NULL \
                AND tenants.deleted_at IS NULL AND tenants.tenant_id = ? AND sources.source_id = ? \
-               AND secrets.secret_id = ? AND secrets.unseen RETURNING key_id, sealed";
+               AND secrets.secret_id = ? AND secrets.unseen RETURNING sealed";
     let row = sqlx::query(sql)
         .bind(tenant.as_str())
         .bind(source.as_str())
@@ -188,7 +187,7 @@ pub(super) async fn take_unseen(
     let Some(row) = row else { return Ok(None) };
     let name = format!("tenants/{tenant}/sources/{source}/secrets/{id}");
     append_in(connection, NewAuditEntry::deed(&change, "RevealSecret", name, Some(&tenant))).await?;
-    Ok(Some(Sealed { key_id: get(&row, "key_id")?, bytes: get(&row, "sealed")? }))
+    Ok(Some(Sealed(get(&row, "sealed")?)))
 }
 
 fn not_after(row: &SqliteRow) -> Result<Option<Timestamp>> {
@@ -200,7 +199,7 @@ pub(super) fn read(row: &SqliteRow) -> Result<Secret> {
         no: SecretNo(get(row, "secret_no")?),
         source_no: SourceNo(get(row, "source_no")?),
         id: parse(row, "secret_id")?,
-        sealed: Sealed { key_id: get(row, "key_id")?, bytes: get(row, "sealed")? },
+        sealed: Sealed(get(row, "sealed")?),
         not_before: timestamp(row, "not_before")?,
         not_after: not_after(row)?,
         revoked_at: get::<Option<i64>>(row, "revoked_at")?.map(Timestamp::from_micros),

@@ -37,6 +37,7 @@ pub(super) async fn create(
         .await
         .map_err(insert_error)?;
     let created = tenant(&row)?;
+    super::key::insert(connection, created.no, &new.key, created.created_at).await?;
     append_in(connection, NewAuditEntry::tenant(&change, "CreateTenant", None, Some(&created))).await?;
     Ok(created)
 }

@@ -148,7 +148,7 @@ pub async fn no_secret_and_no_ingest_key_is_in_an_entry(database: &dyn Database)
     };
     fixture.store.update_source(update, &tester()).await.expect("updated");
     let mut secret = new_secret("one");
-    secret.sealed.bytes = b"the-sealed-value-of-the-secret".to_vec();
+    secret.sealed.0 = b"the-sealed-value-of-the-secret".to_vec();
     fixture.store.add_secret(secret.clone(), &tester()).await.expect("added");
     for entry in all(&fixture.store).await {
         let shown = format!("{entry:?}");

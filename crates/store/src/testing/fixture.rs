@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use portero_keyring::{DataKey, KEY_BYTES, KeyId, Keyring, NONCE_BYTES, TenantKeys};
 use portero_types::{
     EntityHash, Header, IngestKey, LaneCount, NewEvent, Position, ProviderName, ReceiptId, RequestId,
     SecretId, SessionId, Shard, ShardCount, SourceId, SubscriptionId, TenantId, Timestamp,
@@ -11,8 +12,8 @@ use portero_types::{
 
 use super::{Database, migrated};
 use crate::{
-    Actor, Change, DeadLetterPolicy, DynStore, Limits, NewRejection, NewSession, NewSource, NewSubscription,
-    NewTenant, Sealed, Source, StartAt, Tenant, Verdict,
+    Actor, Change, DeadLetterPolicy, DynStore, EventContent, Limits, NewRejection, NewSession, NewSource, NewSubscription,
+    NewTenant, Sealed, Source, StartAt, StoredEvent, Tenant, Verdict,
 };
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -120,8 +121,9 @@ pub fn position(verdict: Verdict) -> Position {
 pub fn event_of(tenant: &Tenant, source: &Source, event_id: &str, ordering_key: &str) -> NewEvent {
     let number = fresh();
     let body = format!("{{\"id\":\"{event_id}\"}}");
+    let receipt_id = ReceiptId::new(NOW, random(number));
     NewEvent {
-        receipt_id: ReceiptId::new(NOW, random(number)),
+        receipt_id,
         tenant_no: tenant.no,
         source_no: source.no,
         secret_no: None,
@@ -136,28 +138,63 @@ pub fn event_of(tenant: &Tenant, source: &Source, event_id: &str, ordering_key: 
         expires_at: Timestamp::from_secs(NOW.as_secs() + 35 * DAY_SECS),
         request_id: RequestId::new(NOW, random(number)),
         trace_parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned(),
-        content_type: "application/json".to_owned(),
-        headers: vec![Header { name: "stripe-signature".to_owned(), value: b"t=1,v1=00".to_vec() }],
-        body: Bytes::from(body),
+        body_bytes: u32::try_from(body.len()).expect("small"),
+        content: sealed(receipt_id, body.as_bytes()),
     }
+}
+
+/// The content of an event with this body, sealed as [`keyring`] and [`data_key`] do.
+pub fn sealed(receipt_id: ReceiptId, body: &[u8]) -> Bytes {
+    let header = Header { name: "x-kept".to_owned(), value: b"as it was".to_vec() };
+    let content = EventContent {
+        content_type: "application/json".to_owned(),
+        headers: vec![header],
+        body: Bytes::copy_from_slice(body),
+    };
+    tenant_keys().seal_event(receipt_id, &content.encode(), [7; NONCE_BYTES]).into()
+}
+
+/// What an event held.
+///
+/// # Panics
+/// When it cannot be opened.
+#[track_caller]
+pub fn opened(event: &StoredEvent) -> EventContent {
+    let bytes = tenant_keys().open_event(event.receipt_id, &event.content).expect("it opens");
+    EventContent::decode(&Bytes::copy_from_slice(&bytes)).expect("in the format")
+}
+
+/// The keyring that wraps the data keys of all tenants here.
+pub fn keyring() -> Keyring {
+    Keyring::generate(KeyId::new("k1").expect("a key id"), [7; KEY_BYTES]).expect("usable")
+}
+
+/// The first data key of every tenant here.
+pub fn data_key() -> DataKey {
+    DataKey::new(1, [11; KEY_BYTES])
+}
+
+/// What every tenant here seals with.
+pub fn tenant_keys() -> TenantKeys {
+    TenantKeys::new(vec![data_key()]).expect("a set")
 }
 
 /// The same event with other bytes, as another request would bring it.
 pub fn with_body(event: &NewEvent, body: &[u8]) -> NewEvent {
     let mut event = again(event);
     event.body_digest = digest(body);
-    event.body = Bytes::copy_from_slice(body);
+    event.body_bytes = u32::try_from(body.len()).expect("small");
+    event.content = sealed(event.receipt_id, body);
     event
 }
 
 /// The same event as another request would bring it.
 pub fn again(event: &NewEvent) -> NewEvent {
     let number = random(fresh());
-    NewEvent {
-        receipt_id: ReceiptId::new(NOW, number),
-        request_id: RequestId::new(NOW, number),
-        ..event.clone()
-    }
+    let receipt_id = ReceiptId::new(NOW, number);
+    let content = tenant_keys().open_event(event.receipt_id, &event.content).expect("it opens");
+    let content = tenant_keys().seal_event(receipt_id, &content, [8; NONCE_BYTES]).into();
+    NewEvent { receipt_id, request_id: RequestId::new(NOW, number), content, ..event.clone() }
 }
 
 /// Stands in for SHA-256: stores compare digests and never compute them.
@@ -190,10 +227,13 @@ pub fn provider(name: &str) -> ProviderName {
 }
 
 pub fn new_tenant(id: &str) -> NewTenant {
+    let id = tenant_id(id);
+    let key = keyring().wrap(&data_key(), &id, [5; NONCE_BYTES]);
     NewTenant {
-        id: tenant_id(id),
         display_name: format!("The {id} company"),
+        id,
         limits: Limits::default(),
+        key,
         created_at: NOW,
     }
 }
@@ -221,7 +261,7 @@ pub fn new_secret(id: &str) -> crate::NewSecret {
         tenant: tenant_id("acme"),
         source: source_id("stripe-eu"),
         id: secret_id(id),
-        sealed: Sealed { key_id: "k1".to_owned(), bytes: vec![0, 255, 7, 0] },
+        sealed: Sealed(vec![0, 255, 7, 0]),
         not_before: NOW,
         retire_others_at: None,
         created_at: NOW,
@@ -241,7 +281,7 @@ pub fn new_rejection(source: &Source, secs: i64) -> NewRejection {
         detail: "no listed signature matches".to_owned(),
         body_bytes: 17,
         body_digest: [5; 32],
-        capture: Some(Sealed { key_id: "k1".to_owned(), bytes: vec![1, 0, 255, 0xc3, 0x28] }),
+        capture: Some(Sealed(vec![1, 0, 255, 0xc3, 0x28])),
     }
 }
 

@@ -14,6 +14,7 @@ pub mod fixture;
 pub mod grants;
 pub mod hints;
 pub mod history;
+pub mod keys;
 pub mod lanes;
 pub mod limits;
 pub mod log;
@@ -88,8 +89,7 @@ macro_rules! conformance {
             sixty_four_identical_accepts_at_once_make_one_receipt,
             overlapping_batches_in_opposite_order_all_finish,
             tenants_and_providers_keep_equal_ids_apart,
-            bodies_are_kept_byte_for_byte,
-            headers_are_kept_exactly,
+            sealed_contents_are_kept_byte_for_byte,
             texts_are_kept_up_to_their_limits,
             a_refused_event_takes_its_batch_along_but_not_its_neighbours_alone,
             an_empty_batch_is_nothing,
@@ -144,6 +144,17 @@ macro_rules! conformance {
             a_grant_of_what_does_not_exist_is_refused,
             a_tenant_takes_its_grants_along,
             a_subscription_leaves_the_grants_that_name_it,
+        ]);
+        $crate::conformance!(@cases $fresh, keys: [
+            a_tenants_data_key_is_made_with_it_and_outlives_it,
+            uses_and_pages_say_what_is_wrapped_under_which_key,
+            wrapping_again_replaces_what_is_still_as_it_was_and_raises_no_revision,
+            a_further_data_key_is_added_once_and_raises_the_revision,
+            a_tenant_has_sixteen_data_keys_at_most,
+            resealing_replaces_what_is_still_as_it_was,
+            erasing_destroys_keys_secrets_rejections_and_sources_at_once,
+            erasing_a_deleted_name_takes_all_of_them_and_no_living_one,
+            an_erased_tenants_events_say_so,
         ]);
         $crate::conformance!(@cases $fresh, secrets: [
             secrets_are_added_read_and_deleted,

@@ -25,7 +25,7 @@ pub async fn a_rejection_reads_back_with_its_sealed_capture(database: &dyn Datab
     let fixture = Fixture::new(database).await;
     let store = &fixture.store;
     let mut sealed = new_rejection(&fixture.source, 1);
-    sealed.capture.as_mut().expect("there").bytes = (0..=255).cycle().take(400_000).collect();
+    sealed.capture.as_mut().expect("there").0 = (0..=255).cycle().take(400_000).collect();
     sealed.body_bytes = 1 << 40;
     let bare = NewRejection { capture: None, detail: String::new(), ..new_rejection(&fixture.source, 2) };
     store.record(vec![sealed.clone(), bare.clone()]).await.expect("recorded");
@@ -168,7 +168,7 @@ pub async fn odd_texts_never_make_recording_fail(database: &dyn Database) {
     for text in [&mut odd.method, &mut odd.reason, &mut odd.detail] {
         *text = "ä\0'\"".repeat(1_000);
     }
-    odd.capture.as_mut().expect("there").bytes.clear();
+    odd.capture.as_mut().expect("there").0.clear();
     let good = new_rejection(&fixture.source, 3);
     fixture.store.record(vec![empty, odd, good]).await.expect("recorded");
     let found = all(&fixture.store).await;

@@ -36,7 +36,7 @@ pub async fn only_what_a_handshake_brought_is_unseen_and_it_is_taken_once(databa
     let store = &fixture.store;
     let added = store.add_secret(new_secret("added"), &tester()).await.expect("added");
     assert!(!added.unseen, "whoever added it knows it");
-    let sealed = Sealed { key_id: "k9".to_owned(), bytes: b"brought".to_vec() };
+    let sealed = Sealed(b"brought".to_vec());
     bring(&fixture, NewSecret { sealed: sealed.clone(), ..new_secret("brought") }).await;
     let brought = read(&fixture, "brought").await;
     assert!(brought.unseen);

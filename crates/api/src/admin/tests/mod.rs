@@ -41,7 +41,6 @@ struct Service {
     issuer: Issuer,
     store: Arc<SqliteStore>,
     directory: Directory,
-    keyring: Arc<Keyring>,
     clock: ManualClock,
     _folder: TempDir,
 }
@@ -63,12 +62,12 @@ impl Service {
         let admin = Admin::new(
             Arc::clone(&store) as _,
             directory.clone(),
-            Arc::clone(&keyring),
+            keyring,
             Gate::new(verifier, directory.clone(), Arc::new(clock.clone())),
             Arc::new(clock.clone()),
             entropy,
         );
-        let service = Self { admin, issuer, store, directory, keyring, clock, _folder: folder };
+        let service = Self { admin, issuer, store, directory, clock, _folder: folder };
         for tenant in ["acme", "globex"] {
             let message = v1::CreateTenantRequest { tenant_id: tenant.to_owned(), tenant: None };
             let request = service.by(&Grant::platform_admin(), message);
@@ -162,8 +161,8 @@ impl Service {
         let request_id = RequestId::new(received_at, u128::from(secs.unsigned_abs() + 1) << 24);
         let capture = request.map(|request| {
             let aad = rejection_aad(&sealed_for.tenant, &sealed_for.id, request_id);
-            let sealed = self.keyring.seal(&request.encode(), &aad, [9; 12]);
-            Sealed { key_id: sealed.key_id, bytes: sealed.bytes }
+            let keys = &sealed_for.verification.as_ref().expect("usable").keys;
+            Sealed(keys.seal(&aad, &request.encode(), [9; 12]))
         });
         let new = NewRejection {
             request_id,

@@ -21,12 +21,13 @@ async fn brought(service: &Service, sealed_for: &str) -> String {
     let source = service.loaded("wiki");
     let [id, sealed_for] = ["handshake-1", sealed_for].map(|id| SecretId::new(id).expect("valid"));
     let aad = secret_aad(&source.tenant, &source.id, &sealed_for);
-    let sealed = service.keyring.seal(TOKEN.as_bytes(), &aad, [8; 12]);
+    let keys = &source.verification.as_ref().expect("usable").keys;
+    let sealed = Sealed(keys.seal(&aad, TOKEN.as_bytes(), [8; 12]));
     let secret = NewSecret {
         tenant: source.tenant.clone(),
         source: source.id.clone(),
         id,
-        sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
+        sealed,
         not_before: NOW,
         retire_others_at: None,
         created_at: NOW,

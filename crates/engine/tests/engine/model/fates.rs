@@ -58,6 +58,16 @@ impl Model {
         if event.attempts >= attempts_max { self.give_up(position, record) } else { self.decided(position) }
     }
 
+    /// Waits for somebody who mends it.
+    pub(super) fn postpone(&mut self, now: Timestamp, position: u64) {
+        let due = now.plus(self.config.unreadable_pause);
+        let event = self.events.get_mut(&position).expect("an open event");
+        event.failed = true;
+        event.due = (due, due);
+        event.aside = false;
+        self.decided(position);
+    }
+
     pub(super) fn interrupt(&mut self, now: Timestamp, position: u64) {
         let interruptions_max = self.config.interruptions_max;
         let event = self.events.get_mut(&position).expect("an open event");

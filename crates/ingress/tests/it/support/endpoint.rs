@@ -14,7 +14,7 @@ use portero_store_sqlite::SqliteStore;
 use portero_types::{IngestKey, ProviderName, SecretId, SourceId, TenantId, Timestamp};
 use sha2::{Digest as _, Sha256};
 
-use super::{NOW, keyring};
+use super::{NOW, data_key, keyring, tenant_keys};
 
 /// One endpoint of one tenant.
 #[derive(Clone, Debug)]
@@ -117,7 +117,9 @@ pub(crate) async fn create(path: &Path, endpoints: &[Endpoint]) {
     for endpoint in endpoints {
         let tenant = TenantId::new(&endpoint.tenant).expect("valid");
         if !tenants.contains(&endpoint.tenant.as_str()) {
+            let key = keyring().wrap(&data_key(), &tenant, [5; 12]);
             let new = NewTenant {
+                key,
                 id: tenant.clone(),
                 display_name: String::new(),
                 limits: Limits::default(),
@@ -145,12 +147,12 @@ pub(super) fn new_secret(
     not_before: Timestamp,
 ) -> NewSecret {
     let id = SecretId::new(id).expect("valid");
-    let sealed = keyring().seal(value.as_bytes(), &secret_aad(tenant, source, &id), [3; 12]);
+    let sealed = Sealed(tenant_keys().seal(&secret_aad(tenant, source, &id), value.as_bytes(), [3; 12]));
     NewSecret {
         tenant: tenant.clone(),
         source: source.clone(),
         id,
-        sealed: Sealed { key_id: sealed.key_id, bytes: sealed.bytes },
+        sealed,
         not_before,
         retire_others_at: None,
         created_at: NOW,

@@ -17,7 +17,7 @@ use portero_keyring::rejection_aad;
 use portero_outbound::{Fetch, FetchError};
 use portero_prefilter::Disabled;
 use portero_store::{
-    AcceptStore as _, Actor, Change, ConfigStore as _, LogStore as _, PageRequest, Receipt, Sealed,
+    AcceptStore as _, Actor, Change, ConfigStore as _, EventContent, LogStore as _, PageRequest, Receipt, Sealed, StoredEvent,
 };
 use portero_store_sqlite::SqliteStore;
 use portero_types::{Event, ManualClock, Redacted, Shard, SourceNo, TenantNo, Timestamp};
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::endpoint::{Endpoint, create, new_secret};
 use super::wire::{Answer, Message};
-use super::{NOW, keyring, scattered};
+use super::{NOW, keyring, scattered, tenant_keys};
 
 /// The provider's own server: gives whatever it was told to give.
 #[derive(Default)]
@@ -99,8 +99,7 @@ impl Gateway {
         let next = AtomicU64::new(run << 32);
         let seal = Arc::new(|source: &Source, request_id, bytes: &[u8]| {
             let aad = rejection_aad(&source.tenant, &source.id, request_id);
-            let sealed = keyring().seal(bytes, &aad, [4; 12]);
-            Sealed { key_id: sealed.key_id, bytes: sealed.bytes }
+            Some(Sealed(tenant_keys().seal(&aad, bytes, [4; 12])))
         });
         let (rejections, writer) = RejectionQueue::new(Arc::clone(&store) as _, seal);
         let (clock, provider) = (ManualClock::at(NOW), Arc::<Provider>::default());
@@ -181,7 +180,8 @@ impl Gateway {
         }
         let mut events = Vec::new();
         for some in ids.chunks(100) {
-            events.extend(self.store.events(some).await.expect("readable"));
+            let stored = self.store.events(some).await.expect("readable");
+            events.extend(stored.into_iter().map(opened));
         }
         events.sort_by_key(|event| ids.iter().position(|id| *id == event.receipt_id));
         events
@@ -195,4 +195,11 @@ impl Gateway {
         self.store.close().await;
         drop(self.folder);
     }
+}
+
+/// The event as a consumer gets it.
+fn opened(stored: StoredEvent) -> Event {
+    let content = tenant_keys().open_event(stored.receipt_id, &stored.content).expect("opens");
+    let content = EventContent::decode(&Bytes::from_owner(content)).expect("in the format");
+    stored.with_content(content)
 }

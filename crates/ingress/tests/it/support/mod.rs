@@ -6,7 +6,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use portero_keyring::{KeyId, Keyring};
+use portero_keyring::{DataKey, KeyId, Keyring, TenantKeys};
 use portero_types::Timestamp;
 
 pub(crate) use endpoint::{Endpoint, create};
@@ -19,6 +19,16 @@ pub(crate) const NOW: Timestamp = Timestamp::from_secs(1_750_000_000);
 /// The keyring of every gateway here.
 pub(crate) fn keyring() -> Arc<Keyring> {
     Arc::new(Keyring::generate(KeyId::new("k1").expect("valid"), [7; 32]).expect("usable"))
+}
+
+/// The data key of every tenant here.
+fn data_key() -> DataKey {
+    DataKey::new(1, [11; 32])
+}
+
+/// What every tenant here seals with.
+pub(crate) fn tenant_keys() -> TenantKeys {
+    TenantKeys::new(vec![data_key()]).expect("a set")
 }
 
 /// Distinct bits all over, which ids need: they overwrite some of them with version and variant.
