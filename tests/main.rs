@@ -8,6 +8,7 @@ mod auth;
 mod bad_input;
 mod callers;
 mod canaries;
+mod configuration;
 mod crash;
 mod database;
 mod demo;

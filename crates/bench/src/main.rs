@@ -11,6 +11,7 @@
 //! | `quiet` | how long a tenant waits behind another one's backlog |
 //! | `rolling` | what a rolling restart of gateways does to deliveries |
 //! | `memory` | what idle subscriptions and stalled consumers cost |
+//! | `config` | how long a change takes until a gateway has applied it, beside reading everything anew |
 //! | `serve-baseline`, `serve-portero` | the two receivers that `accept` compares, each a process of its own |
 //! | `consume`, `work-queue` | the two consumers that `drain` compares, each a process of its own |
 //!
@@ -19,6 +20,7 @@
 
 mod accept;
 mod clock;
+mod config;
 mod connection;
 mod database;
 mod delivery;
@@ -26,6 +28,7 @@ mod figures;
 mod process;
 mod progress;
 mod serve;
+mod setup;
 mod stripe;
 mod verify;
 
@@ -61,6 +64,8 @@ enum Command {
     Rolling(delivery::rolling::Options),
     /// Memory per 1,000 idle subscriptions and per stalled consumer.
     Memory(delivery::memory::Options),
+    /// Milliseconds from a change of one source to the gateway that has applied it, beside reading all configuration anew.
+    Config(config::Options),
     /// The plain receiver: verifies, then inserts receipt and payload in one transaction per request.
     ServeBaseline(serve::Options),
     /// Portero's edge on Postgres, wired as the gateway does it.
@@ -102,6 +107,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Quiet(options) => delivery::quiet::run(options).await,
         Command::Rolling(options) => delivery::rolling::run(options).await,
         Command::Memory(options) => delivery::memory::run(options).await,
+        Command::Config(options) => config::run(options).await,
         Command::Consume(options) => delivery::consumer::run(options).await,
         Command::WorkQueue(options) => delivery::queue::worker::run(options).await,
     }
