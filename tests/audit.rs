@@ -109,7 +109,7 @@ async fn the_log_of_a_gateway_is_listed_exported_and_verified(kind: Kind) {
     let lines: Vec<String> = text.lines().map(|line| format!("{line}\n")).collect();
     let removed = [&lines[..2], &lines[3..]].concat();
     assert_eq!(verify(&removed), "3: entries 3 to 3 are missing");
-    let mut altered = lines.clone();
+    let mut altered = lines;
     altered[1] = altered[1].replace("CreateSource", "UpdateSource");
     assert!(verify(&altered).starts_with("2: entry 2 was altered"), "{}", verify(&altered));
 }

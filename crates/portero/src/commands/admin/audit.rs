@@ -86,7 +86,7 @@ async fn export(file: Option<&Path>, connect: &ConnectArgs) -> anyhow::Result<()
         let entry = Entry::from(entry);
         match &mut out {
             Some(out) => {
-                writeln!(out, "{}", serde_json::to_string(&entry)?).context("the file cannot be written")?
+                writeln!(out, "{}", serde_json::to_string(&entry)?).context("the file cannot be written")?;
             }
             None => print::json(&entry)?,
         }
@@ -101,7 +101,7 @@ async fn export(file: Option<&Path>, connect: &ConnectArgs) -> anyhow::Result<()
     }
     match last {
         Some((seq, hash)) => {
-            print::note(&format!("exported entries 1 to {seq}; the last one's hash is {hash}"))
+            print::note(&format!("exported entries 1 to {seq}; the last one's hash is {hash}"));
         }
         None => print::note("there are no entries"),
     }
