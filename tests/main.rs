@@ -26,6 +26,7 @@ mod protocol;
 mod redis;
 mod replicas;
 mod revealed;
+mod revocation;
 mod rotation;
 mod schema;
 mod shutdown;

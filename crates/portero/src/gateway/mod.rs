@@ -112,10 +112,10 @@ impl Gateway {
             let stop = gateway.close_rest.clone();
             gateway.tasks.spawn(async move { stop.run_until_cancelled(watching).await });
         }
+        gateway.look_on_hangup();
         addresses.edge = gateway.start_edge(&directory, prefilter).await?;
         addresses.grpc = gateway.start_grpc(store, directory, keyring, verifier).await?;
         gateway.addresses = addresses;
-        gateway.follow_hangups();
         // Last, so that whoever is told "ready" finds all other ports open.
         let (health, stop) = (Arc::clone(&gateway.health), gateway.close_rest.clone());
         gateway.tasks.spawn(management::serve(management, health, metrics, stop));
@@ -168,11 +168,6 @@ impl Gateway {
             }
         });
         Ok(Some(address))
-    }
-
-    fn follow_hangups(&self) {
-        let (config, looks, stop) = (self.config.clone(), self.tls_looks.clone(), self.close_rest.clone());
-        self.tasks.spawn(async move { tls::look_on_hangup(&config, looks, stop).await });
     }
 
     /// Resolves when this gateway cannot go on by itself.
