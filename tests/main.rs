@@ -4,6 +4,7 @@
 mod harness;
 
 mod audit;
+mod at_rest;
 mod auth;
 mod bad_input;
 mod callers;
