@@ -32,4 +32,5 @@ mod rotation;
 mod schema;
 mod shutdown;
 mod soak;
+mod tls;
 mod traces;

@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use portero_client::v1::admin_service_client::AdminServiceClient;
-use portero_client::{ClientConfig, Token};
+use portero_client::{ClientConfig, Tls, Token};
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response, header::AUTHORIZATION};
 use tonic::codegen::{BoxFuture, Service, StdError};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use super::canaries;
 
@@ -31,6 +31,25 @@ impl Client {
         config.token = if token.is_empty() { Token::none() } else { Token::fixed(token) };
         let sdk = portero_client::Client::connect(config).await.expect("a client");
         Self { sdk, admin: AdminServiceClient::new(Heard::new(url, token)) }
+    }
+
+    /// Of the gateway behind this `https` URL.
+    pub(crate) async fn by_tls(url: impl Into<String>, token: &str, tls: &Tls) -> Self {
+        let url = url.into();
+        let mut config = ClientConfig::new(&url);
+        config.token = Token::fixed(token);
+        config.tls = tls.clone();
+        let sdk = portero_client::Client::connect(config).await.expect("a client");
+        let read = |path: &std::path::Path| std::fs::read(path).expect("readable");
+        let mut tonic = ClientTlsConfig::new();
+        if let Some(path) = &tls.ca_file {
+            tonic = tonic.ca_certificate(Certificate::from_pem(read(path)));
+        }
+        if let Some(own) = &tls.client_certificate {
+            tonic = tonic.identity(Identity::from_pem(read(&own.cert_file), read(&own.key_file)));
+        }
+        let endpoint = Endpoint::from_shared(url).expect("a URL").tls_config(tonic).expect("TLS");
+        Self { sdk, admin: AdminServiceClient::new(Heard::over(endpoint, token)) }
     }
 
     /// The admin service.
@@ -57,8 +76,12 @@ pub(crate) struct Heard {
 impl Heard {
     /// To a URL; connects when it is used.
     pub(crate) fn new(url: impl Into<String>, token: &str) -> Self {
+        Self::over(Endpoint::from_shared(url.into()).expect("a URL"), token)
+    }
+
+    fn over(endpoint: Endpoint, token: &str) -> Self {
         canaries::plant_token(token);
-        let channel = Endpoint::from_shared(url.into()).expect("a URL").connect_lazy();
+        let channel = endpoint.connect_lazy();
         let bearer = format!("Bearer {token}").try_into().expect("a header's value");
         Self { channel, bearer: (!token.is_empty()).then_some(bearer) }
     }

@@ -1,6 +1,7 @@
 //! What the tests stand on: gateways as child processes, providers that sign and retry, consumers that keep books, and a
 //! network that can be broken.
 
+mod authority;
 mod bare;
 pub(crate) mod canaries;
 mod cluster;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub(crate) use authority::{Authority, Issued};
 pub(crate) use bare::{Bare, next_delivery};
 pub(crate) use cluster::{Cluster, Member};
 pub(crate) use consumer::Consumer;

@@ -77,6 +77,12 @@ impl Provider {
         Self { client: client(), url, source: source.clone() }
     }
 
+    /// The same by another client, at the gateway behind this URL.
+    pub(crate) fn by(self, client: reqwest::Client, edge_url: &str) -> Self {
+        let url = format!("{edge_url}{}", self.source.path);
+        Self { client, url, ..self }
+    }
+
     /// Signs a body as of now, with the source's first secret.
     pub(crate) fn sign(&self, body: &[u8]) -> Signed {
         self.sign_with(&self.source.secret, body, SignOptions { now: now(), ..SignOptions::default() })

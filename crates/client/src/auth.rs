@@ -9,6 +9,7 @@ use tonic::codegen::http::{HeaderValue, Request, Response, header::AUTHORIZATION
 use tonic::codegen::{Service, StdError};
 use tonic::transport::Channel;
 
+use crate::tls::LastFailure;
 use crate::token::{Token, TokenError};
 
 /// A channel that asks for the token before each call and sends it as `authorization: Bearer …`.
@@ -16,11 +17,12 @@ use crate::token::{Token, TokenError};
 pub struct Authenticated {
     channel: Channel,
     token: Token,
+    last_failure: LastFailure,
 }
 
 impl Authenticated {
-    pub(crate) fn new(channel: Channel, token: Token) -> Self {
-        Self { channel, token }
+    pub(crate) fn new(channel: Channel, token: Token, last_failure: LastFailure) -> Self {
+        Self { channel, token, last_failure }
     }
 }
 
@@ -37,7 +39,7 @@ impl Service<Request<Body>> for Authenticated {
         // The clone takes the place of the channel that was polled ready, which serves this call.
         let clone = self.channel.clone();
         let mut channel = std::mem::replace(&mut self.channel, clone);
-        let token = self.token.clone();
+        let (token, last_failure) = (self.token.clone(), self.last_failure.clone());
         Box::pin(async move {
             if let Some(token) = token.get().await.map_err(unauthenticated)? {
                 let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))
@@ -45,7 +47,11 @@ impl Service<Request<Body>> for Authenticated {
                 value.set_sensitive(true);
                 request.headers_mut().insert(AUTHORIZATION, value);
             }
-            channel.call(request).await.map_err(Into::into)
+            channel.call(request).await.map_err(|error| match last_failure.get() {
+                // The transport knows only that the connection was closed.
+                Some(failure) => failure.into(),
+                None => error.into(),
+            })
         })
     }
 }

@@ -26,6 +26,7 @@ use crate::outcome::Outcome;
 use crate::queue::Queue;
 use crate::runner;
 use crate::subscription::{Settler, Subscription};
+use crate::tls::Connector;
 
 /// The protocol's version.
 const PROTOCOL: u32 = 1;
@@ -49,15 +50,19 @@ impl Client {
     /// # Errors
     /// [`Error::Config`] names the field; [`Error::Token`] when there is no token to send.
     pub async fn connect(config: ClientConfig) -> Result<Self, Error> {
-        let endpoint = config.check()?;
+        let (endpoint, connector) = config.check()?;
         config.token.get().await?;
-        let renewing = config.tls.has_files().then(|| Arc::new(config.clone()));
         let decode_bytes_max = config.transport.decode_bytes_max;
-        let channel = Authenticated::new(endpoint.connect_lazy(), config.token.clone());
+        let channel = match connector.clone() {
+            None => endpoint.connect_lazy(),
+            Some(connector) => endpoint.connect_with_connector_lazy(connector),
+        };
+        let last_failure = connector.as_ref().map(Connector::last_failure).unwrap_or_default();
+        let channel = Authenticated::new(channel, config.token.clone(), last_failure);
         let admin = AdminServiceClient::new(channel).max_decoding_message_size(decode_bytes_max);
         let mut rng = seeded()?;
         Ok(Self {
-            dialer: Dialer { endpoint, renewing, token: config.token, decode_bytes_max },
+            dialer: Dialer { endpoint, connector, token: config.token, decode_bytes_max },
             instance_id: config
                 .instance_id
                 .unwrap_or_else(|| format!("anonymous-{:032x}", rng.random::<u128>())),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tonic::transport::Endpoint;
 
 use crate::error::Error;
-use crate::tls::Tls;
+use crate::tls::{Connector, Tls};
 use crate::token::Token;
 
 /// Longest instance id, bytes (a bound of the protocol).
@@ -40,14 +40,22 @@ impl ClientConfig {
         }
     }
 
-    /// Checks every field, and reads files.
-    pub(crate) fn check(&self) -> Result<Endpoint, Error> {
-        let endpoint = self.plain()?;
-        if endpoint.uri().scheme_str() == Some("https") { self.tls.apply(endpoint) } else { Ok(endpoint) }
+    /// Checks every field, and reads files. With `https` the connector speaks TLS, and the endpoint is told that it need not.
+    pub(crate) fn check(&self) -> Result<(Endpoint, Option<Connector>), Error> {
+        let endpoint = self.endpoint()?;
+        let origin = endpoint.uri().clone();
+        if origin.scheme_str() != Some("https") {
+            return Ok((endpoint, None));
+        }
+        let connector = Connector::new(&self.tls, &origin, self.transport.connect_timeout)?;
+        let authority = origin.authority().map_or("", |authority| authority.as_str());
+        let plain = Endpoint::from_shared(format!("http://{authority}"))
+            .map_err(|_| Error::Config { field: "endpoint", rule: "https://host:port" })?;
+        Ok((self.transport.apply(plain)?.origin(origin), Some(connector)))
     }
 
-    /// The endpoint without TLS; every field but that is checked.
-    fn plain(&self) -> Result<Endpoint, Error> {
+    /// The endpoint as it is named; every field but those of TLS is checked.
+    fn endpoint(&self) -> Result<Endpoint, Error> {
         if let Some(id) = &self.instance_id
             && (id.is_empty() || id.len() > INSTANCE_ID_BYTES_MAX)
         {

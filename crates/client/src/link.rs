@@ -1,7 +1,5 @@
 //! The connection under a subscription, behind a trait so that the driver can be tested on virtual time.
 
-use std::sync::Arc;
-
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
@@ -12,8 +10,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 
 use crate::auth::Authenticated;
-use crate::config::ClientConfig;
 use crate::error::Error;
+use crate::tls::Connector;
 use crate::token::Token;
 
 /// The largest message that a gateway decodes. Nothing this crate sends comes near it.
@@ -45,19 +43,10 @@ pub(crate) trait Link: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     pub(crate) endpoint: Endpoint,
-    /// Read again for each connection; `None` where nothing can change.
-    pub(crate) renewing: Option<Arc<ClientConfig>>,
+    /// For `https`.
+    pub(crate) connector: Option<Connector>,
     pub(crate) token: Token,
     pub(crate) decode_bytes_max: usize,
-}
-
-impl Dialer {
-    /// The endpoint with certificates as they are in their files now.
-    async fn endpoint(&self) -> Result<Endpoint, Error> {
-        let Some(config) = self.renewing.clone() else { return Ok(self.endpoint.clone()) };
-        let reading = tokio::task::spawn_blocking(move || config.check());
-        reading.await.unwrap_or_else(|_| Ok(self.endpoint.clone()))
-    }
 }
 
 impl Connect for Dialer {
@@ -66,8 +55,15 @@ impl Connect for Dialer {
         async move {
             // Asked here too, so that a missing token is told as itself.
             dialer.token.get().await?;
-            let channel = dialer.endpoint().await?.connect().await?;
-            let client = SubscriberServiceClient::new(Authenticated::new(channel, dialer.token))
+            // One of its own, so that failures of other connections are not taken for this one's.
+            let connector = dialer.connector.as_ref().map(Connector::apart);
+            let last_failure = connector.as_ref().map(Connector::last_failure).unwrap_or_default();
+            let channel = match connector {
+                None => dialer.endpoint.connect().await?,
+                Some(connector) => dialer.endpoint.connect_with_connector(connector).await?,
+            };
+            let channel = Authenticated::new(channel, dialer.token, last_failure);
+            let client = SubscriberServiceClient::new(channel)
                 .max_decoding_message_size(dialer.decode_bytes_max)
                 .max_encoding_message_size(ENCODE_BYTES_MAX);
             Ok(Box::new(client) as Box<dyn Link>)

@@ -4,6 +4,7 @@ mod audit_head;
 mod callers;
 mod edge;
 mod handshake_secrets;
+mod keyring;
 mod management;
 mod secret_watch;
 mod store;
@@ -20,7 +21,7 @@ use portero_directory::{Directory, DirectoryConfig, Reporting};
 use portero_dispatcher::{Dispatcher, DispatcherConfig, SESSION_TTL, STREAM_AGE, TraceHook};
 use portero_ingress::LimitsConfig;
 use portero_ingress::accept::{AcceptConfig, AcceptHandle};
-use portero_keyring::{KeyId, Keyring};
+use portero_keyring::Keyring;
 use portero_prefilter::{Layered, Local, LocalConfig, Redis, RedisConfig, RedisTls};
 use portero_store::DynStore;
 use portero_tls::{Looks, Purpose};
@@ -30,10 +31,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::SystemClock;
-use crate::config::{Config, KeyringSection, Role};
+use crate::config::{Config, Role};
 use crate::entropy;
 use crate::telemetry;
 
+pub(crate) use keyring::keyring;
 pub(crate) use management::Health;
 pub(crate) use store::{Opened, read_secret_file, require_current};
 pub(crate) use tls::read_certificates;
@@ -74,9 +76,11 @@ impl Gateway {
     pub(crate) async fn start(config: Config, opened: Opened, clock: SystemClock) -> anyhow::Result<Self> {
         let store = opened.store();
         require_current(&store).await?;
-        let keyring = Arc::new(keyring(&config)?);
+        let keyring = Arc::new(keyring(&config.keyring)?);
+        keyring::require_every_key(&keyring, &store).await?;
         let verifier = callers::verifier(&config.auth)?;
         let metrics = metrics()?;
+        keyring::tell(&keyring);
         let (tasks, close_rest) = (TaskTracker::new(), CancellationToken::new());
         let (directory, follower) =
             Directory::open(config_store(&opened), Arc::clone(&keyring), directory_settings(&config))
@@ -276,32 +280,6 @@ async fn dispatcher(
     Dispatcher::start(store.clone(), directory.clone(), Arc::new(clock.clone()), settings)
         .await
         .context("this gateway's session cannot be opened")
-}
-
-/// Secrets are needed where requests verify and where secrets are made; a process that only streams needs none.
-fn keyring(config: &Config) -> anyhow::Result<Keyring> {
-    let KeyringSection { path, active } = &config.keyring;
-    let Some(path) = path else {
-        if config.has(Role::Edge) || config.has(Role::Admin) {
-            anyhow::bail!(
-                "no keyring is configured: make one with `portero keyring generate FILE` and set keyring.path"
-            );
-        }
-        // Nothing that this process does opens or seals with it.
-        let id = KeyId::new("unused").expect("a valid key id");
-        return Keyring::generate(id, entropy::random()).context("a keyring cannot be made");
-    };
-    let ring = match active {
-        Some(active) if path.is_dir() => {
-            let active = KeyId::new(active.as_str()).context("keyring.active is not the name of a key")?;
-            Keyring::load_folder(path, active)
-        }
-        None if path.is_dir() => {
-            anyhow::bail!("keyring.path is a folder: set keyring.active to the name of the key that seals")
-        }
-        _ => Keyring::load(path),
-    };
-    ring.context("the keyring cannot be used")
 }
 
 fn prefilter(config: &Config, clock: &SystemClock) -> anyhow::Result<Arc<Layered>> {

@@ -4,14 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use portero_tls::{Looks, Purpose, ServerTls, TlsFiles};
+use portero_tls::{Purpose, ServerTls, TlsFiles};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
-use crate::config::Config;
 
 /// Largest file of certificates, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -29,22 +27,26 @@ impl Gateway {
         self.tasks.spawn(tls.clone().follow(self.tls_looks.clone(), self.close_rest.clone()));
         Ok(Some(tls))
     }
-}
 
-/// Has the TLS files looked at when a hang-up (SIGHUP) comes. Without TLS the signal means what it means to every program.
-pub(super) async fn look_on_hangup(config: &Config, looks: Looks, stop: CancellationToken) {
-    if config.edge.tls.is_none() && config.grpc.tls.is_none() {
-        return;
-    }
-    let Ok(mut hangups) = signal(SignalKind::hangup()) else {
-        tracing::warn!(
-            "SIGHUP cannot be listened to; TLS files are read again every few seconds all the same"
-        );
-        return;
-    };
-    while let Some(Some(())) = stop.run_until_cancelled(hangups.recv()).await {
-        tracing::info!("SIGHUP: the TLS files are read again");
-        looks.ask();
+    /// Has the TLS files looked at when a hang-up (SIGHUP) comes. Without TLS the signal means what it means to every program.
+    pub(super) fn look_on_hangup(&self) {
+        if self.config.edge.tls.is_none() && self.config.grpc.tls.is_none() {
+            return;
+        }
+        // Taken before anything is served: until then it ends the process.
+        let Ok(mut hangups) = signal(SignalKind::hangup()) else {
+            tracing::warn!(
+                "SIGHUP cannot be listened to; TLS files are read again every few seconds all the same"
+            );
+            return;
+        };
+        let (looks, stop) = (self.tls_looks.clone(), self.close_rest.clone());
+        self.tasks.spawn(async move {
+            while let Some(Some(())) = stop.run_until_cancelled(hangups.recv()).await {
+                tracing::info!("SIGHUP: the TLS files are read again");
+                looks.ask();
+            }
+        });
     }
 }
 
