@@ -242,7 +242,10 @@ impl Verification {
         let secrets = origin
             .secrets
             .iter()
-            .map(|secret| open_secret(secret, row, &recipe, &keys))
+            .map(|secret| (secret.revoked_at.is_some(), open_secret(secret, row, &recipe, &keys)))
+            // A revoked one serves to explain refusals, and to nothing that a source could not do without.
+            .filter(|(is_revoked, opened)| !is_revoked || opened.is_ok())
+            .map(|(_, opened)| opened)
             .collect::<Result<_, _>>()?;
         Ok(Self { recipe, secrets, keys })
     }

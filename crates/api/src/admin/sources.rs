@@ -193,9 +193,9 @@ impl Admin {
         let keys = self.keys_of(&row.tenant).await?;
         let page = self.store.secrets(&row.tenant, &row.id, None, SECRETS_MAX).await;
         for secret in page.map_err(|error| from_store(&error))?.items {
-            if open_secret(&secret, row, recipe, &keys).is_err() {
+            if secret.revoked_at.is_none() && open_secret(&secret, row, recipe, &keys).is_err() {
                 return Err(Status::failed_precondition(format!(
-                    "the secret {} does not have the form that this recipe needs, or cannot be opened: delete it first",
+                    "the secret {} does not have the form that this recipe needs, or cannot be opened: revoke it first",
                     secret.id
                 )));
             }
