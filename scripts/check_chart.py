@@ -28,9 +28,22 @@ REFUSED = [
     (["database.host="], "database: give host"),
     (["keyring.existingSecret="], "keyring"),
     (["keyring.active="], "keyring"),
-    (["defaults.keyring=false"], "roles.edge.keyring"),
+    (["keyring.unprotected=true"], "keyring: unprotected excludes"),
+    (["roles.stream.keyring=false"], "keyring"),
     (["auth.localIssuer.existingSecret="], "auth"),
     (["auth.issuers[0].issuer=x", "auth.issuers[0].audience=y"], "auth"),
+    (["auth.issuers[0].issuer=x", "auth.issuers[0].jwksUrl=https://x"], "audience"),
+    (["auth.kubernetes.enabled=true", "auth.kubernetes.issuer=http://x"], "issuer"),
+    ([f"auth.kubernetes.subjects[0].{part}" for part in ("subject=ada", "role=viewer")], "is no service account"),
+    ([f"auth.kubernetes.subjects[0].{part}" for part in ("subject=system:serviceaccount:a:b", "role=admin")], "role"),
+    (["tls.edge.clientCa.existingSecret=a"], "tls.edge.clientCa"),
+    (["tls.grpc.colour=red"], "colour"),
+    (["trustedProxies.networks[0]=ingress.example"], "networks"),
+    (["trustedProxies.header=x-real-ip"], "header"),
+    (["limits.tenantBurst=5"], "tenantBurst"),
+    (["management.clockSkewMaxSeconds=0"], "clockSkewMaxSeconds"),
+    (["database.ca.existingSecret=a", "database.ca.configMap=b"], "database.ca"),
+    (["redis.url=redis://a", "redis.ca.configMap=b"], "rediss://"),
     (["redis.url=redis://user:hunter2@host"], "redis.url"),
     (["redis.url=redis://a", "redis.existingSecret=b"], "redis: give url or existingSecret"),
     (["config.database.url=postgres://a"], "config.database.url"),
@@ -69,7 +82,16 @@ def secrets_of(pod):
     return {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
 
 
-def check_pod(where, thing, default_contexts):
+def files_of(settings):
+    """All files below /etc/portero that a configuration names."""
+    for value in settings.values() if isinstance(settings, dict) else settings:
+        if isinstance(value, (dict, list)):
+            yield from files_of(value)
+        elif isinstance(value, str) and value.startswith("/etc/portero/"):
+            yield value
+
+
+def check_pod(where, thing, default_contexts, config, own_volumes):
     pod = pod_spec(thing)
     check(pod["automountServiceAccountToken"] is False, f"{where}: mounts a service account token")
     check(pod["enableServiceLinks"] is False, f"{where}: service links are on")
@@ -86,17 +108,33 @@ def check_pod(where, thing, default_contexts):
         for mount in container["volumeMounts"]:
             check("subPath" not in mount, f"{where}: subPath {mount['mountPath']} is never updated")
             check(mount["name"] in names, f"{where}: mount {mount['name']} has no volume")
+    for volume in pod["volumes"]:
+        mode = volume.get("secret", volume.get("projected", {"defaultMode": 0o440})).get("defaultMode")
+        check(mode == 0o440, f"{where}: {volume['name']} has mode {mode}: keys that others may read are refused")
     component = thing["metadata"]["labels"]["app.kubernetes.io/component"]
     if thing["kind"] == "Deployment":
-        config_and_secrets(where, thing, component, pod)
+        config_and_secrets(where, thing, component, pod, config)
     else:
-        check("keyring" not in names, f"{where}: needs no keyring")
+        check(names <= {"tmp", "database", "database-ca"} | own_volumes, f"{where}: needs only the database: {names}")
 
 
-def config_and_secrets(where, thing, component, pod):
+def config_and_secrets(where, thing, component, pod, config):
+    """Each role mounts what its configuration names, and nothing of the others."""
     names = {volume["name"] for volume in pod["volumes"]}
-    check(("keyring" in names) == (component != "stream"), f"{where}: keyring for {component}")
-    check(component != "edge" or not any(n.startswith(("jwks", "local-issuer")) for n in names), f"{where}: token keys")
+    protected = not config["keyring"].get("unprotected", False)
+    check(("keyring" in names) == protected, f"{where}: keyring for {component}")
+    if component == "edge":
+        others = ("jwks", "local-issuer", "kubernetes", "grpc-")
+        check(not any(name.startswith(others) for name in names), f"{where}: keys of other roles: {names}")
+    if component in ("stream", "admin"):
+        check(not any(name.startswith("edge-") for name in names), f"{where}: keys of the edge: {names}")
+    mounts = {mount["mountPath"]: mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+    for path in files_of(config):
+        folder = max((m for m in mounts if path == m or path.startswith(m + "/")), key=len, default=None)
+        check(folder is not None, f"{where}: {path} is in the configuration and not mounted")
+    tokens = [v for v in pod["volumes"] if any("serviceAccountToken" in s for s in v.get("projected", {}).get("sources", []))]
+    wanted = any(issuer.get("bearer_token_file") for issuer in config.get("auth", {}).get("issuers", []))
+    check(len(tokens) == int(wanted), f"{where}: {len(tokens)} service account tokens")
     labels = thing["spec"]["selector"]["matchLabels"]
     check(set(labels) == SELECTOR, f"{where}: selector {sorted(labels)} can never change")
     check(set(labels.items()) <= set(thing["spec"]["template"]["metadata"]["labels"].items()), f"{where}: selector")
@@ -146,6 +184,13 @@ def check_values(helms, values):
     texts.append(render(helms[-1], CHART, values))
     check(len(set(texts)) == 1, f"{name}: renders differ between Helm versions or from one render to the next")
     things = [thing for thing in yaml.safe_load_all(texts[0]) if thing]
+    configs = {
+        thing["metadata"]["name"]: tomllib.loads(thing["data"]["config.toml"])
+        for thing in things
+        if thing["kind"] == "ConfigMap" and "config.toml" in thing["data"]
+    }
+    given = yaml.safe_load(values.read_text())
+    own_volumes = {volume["name"] for volume in given.get("defaults", {}).get("extraVolumes", [])}
     contexts = "securityContext" not in values.read_text().lower().replace("podsecuritycontext", "securitycontext")
     for thing in things:
         where = f"{name}: {thing['kind']} {thing['metadata']['name']}"
@@ -157,7 +202,7 @@ def check_values(helms, values):
             except kubernetes_validate.ValidationError as error:
                 check(False, f"{where}: Kubernetes {version}: {error.message} at {list(error.path)}")
         if pod_spec(thing) and thing["kind"] != "Pod":
-            check_pod(where, thing, contexts)
+            check_pod(where, thing, contexts, configs.get(thing["metadata"]["name"]), own_volumes)
     check_hooks(name, things)
     check_scaling(name, things)
     return things

@@ -48,25 +48,80 @@ The workloads by name: {component, roles, and all keys of `defaults`}. Context: 
 
 {{/* [database] from a `database` block; Secrets are mounted at /etc/portero/database. */}}
 {{- define "portero.config.database" -}}
+{{- $config := dict -}}
 {{- if .urlKey -}}
-{{- dict "url_file" (printf "/etc/portero/database/%s" .urlKey) | toJson -}}
+{{- $_ := set $config "url_file" (printf "/etc/portero/database/%s" .urlKey) -}}
 {{- else -}}
 {{- $password := printf "/etc/portero/database/%s" .passwordKey -}}
-{{- dict "host" .host "port" (int .port) "name" .name "user" .user "password_file" $password | toJson -}}
+{{- $config = dict "host" .host "port" (int .port) "name" .name "user" .user "password_file" $password -}}
 {{- end -}}
+{{- if or .ca.existingSecret .ca.configMap -}}
+{{- $_ := set $config "ca_file" (printf "/etc/portero/database-ca/%s" .ca.key) -}}
+{{- end -}}
+{{- toJson $config -}}
+{{- end -}}
+
+{{/* [redis]; empty without one. Context: the `redis` block. */}}
+{{- define "portero.config.redis" -}}
+{{- $config := dict -}}
+{{- if .existingSecret -}}
+{{- $_ := set $config "url_file" (printf "/etc/portero/redis/%s" .urlKey) -}}
+{{- else if .url -}}
+{{- $_ := set $config "url" .url -}}
+{{- end -}}
+{{- if $config -}}
+{{- if or .ca.existingSecret .ca.configMap -}}
+{{- $_ := set $config "ca_file" (printf "/etc/portero/redis-ca/%s" .ca.key) -}}
+{{- end -}}
+{{- if .client.existingSecret -}}
+{{- $_ := set $config "client_cert_file" (printf "/etc/portero/redis-client/%s" .client.certKey) -}}
+{{- $_ := set $config "client_key_file" (printf "/etc/portero/redis-client/%s" .client.keyKey) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $config -}}
+{{- end -}}
+
+{{/* [edge.tls] or [grpc.tls]; empty without a Secret. Context: {name, tls}. */}}
+{{- define "portero.config.tls" -}}
+{{- $config := dict -}}
+{{- if .tls.existingSecret -}}
+{{- $_ := set $config "cert_file" (printf "/etc/portero/%s-tls/%s" .name .tls.certKey) -}}
+{{- $_ := set $config "key_file" (printf "/etc/portero/%s-tls/%s" .name .tls.keyKey) -}}
+{{- if .tls.clientCa.existingSecret -}}
+{{- $_ := set $config "client_ca_file" (printf "/etc/portero/%s-clients/%s" .name .tls.clientCa.key) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $config -}}
 {{- end -}}
 
 {{/* [auth] for streams and admin. Context: root. */}}
 {{- define "portero.config.auth" -}}
 {{- $issuers := list -}}
 {{- range $index, $issuer := .Values.auth.issuers -}}
-{{- $entry := dict "issuer" $issuer.issuer "audience" $issuer.audience -}}
+{{- $entry := dict "issuer" $issuer.issuer -}}
+{{- with $issuer.audience -}}{{- $_ := set $entry "audience" . -}}{{- end -}}
+{{- with $issuer.audiences -}}{{- $_ := set $entry "audiences" . -}}{{- end -}}
+{{- with $issuer.grantsInToken -}}{{- $_ := set $entry "grants_in_token" . -}}{{- end -}}
+{{- with $issuer.subjects -}}{{- $_ := set $entry "subjects" . -}}{{- end -}}
+{{- with $issuer.jwksCaConfigMap -}}
+{{- $_ := set $entry "ca_file" (printf "/etc/portero/jwks-ca/%d/%s" $index .key) -}}
+{{- end -}}
 {{- with $issuer.algorithms -}}{{- $_ := set $entry "algorithms" . -}}{{- end -}}
 {{- with $issuer.jwksUrl -}}{{- $_ := set $entry "jwks_url" . -}}{{- end -}}
 {{- with $issuer.jwksSecret | default $issuer.jwksConfigMap -}}
 {{- $_ := set $entry "jwks_file" (printf "/etc/portero/jwks/%d/%s" $index .key) -}}
 {{- end -}}
 {{- $issuers = append $issuers $entry -}}
+{{- end -}}
+{{- with .Values.auth.kubernetes -}}
+{{- if .enabled -}}
+{{- $entry := dict "issuer" .issuer "audience" .audience "algorithms" (list "RS256") -}}
+{{- $_ := set $entry "jwks_url" "https://kubernetes.default.svc/openid/v1/jwks" -}}
+{{- $_ := set $entry "ca_file" "/etc/portero/kubernetes/ca.crt" -}}
+{{- $_ := set $entry "bearer_token_file" "/etc/portero/kubernetes/token" -}}
+{{- with .subjects -}}{{- $_ := set $entry "subjects" . -}}{{- end -}}
+{{- $issuers = append $issuers $entry -}}
+{{- end -}}
 {{- end -}}
 {{- $auth := dict -}}
 {{- with $issuers -}}{{- $_ := set $auth "issuers" . -}}{{- end -}}
@@ -81,21 +136,35 @@ The workloads by name: {component, roles, and all keys of `defaults`}. Context: 
 {{- $values := .root.Values -}}
 {{- $listen := $values.listenAddress -}}
 {{- $config := dict "roles" .workload.roles -}}
-{{- $_ := set $config "management" (dict "listen" (printf "%s:9090" $listen)) -}}
+{{- $skew := printf "%ds" (int $values.management.clockSkewMaxSeconds) -}}
+{{- $_ := set $config "management" (dict "listen" (printf "%s:9090" $listen) "clock_skew_max" $skew) -}}
 {{- if has "edge" .workload.roles -}}
-{{- $_ := set $config "edge" (dict "listen" (printf "%s:8080" $listen)) -}}
+{{- $edge := dict "listen" (printf "%s:8080" $listen) -}}
+{{- with $values.trustedProxies.networks -}}
+{{- $_ := set $edge "trusted_proxies" . -}}
+{{- $_ := set $edge "forwarded_header" $values.trustedProxies.header -}}
+{{- end -}}
+{{- with include "portero.config.tls" (dict "name" "edge" "tls" $values.tls.edge) | fromJson -}}
+{{- $_ := set $edge "tls" . -}}
+{{- end -}}
+{{- $_ := set $config "edge" $edge -}}
+{{- with $values.limits -}}{{- $_ := set $config "limits" . -}}{{- end -}}
 {{- end -}}
 {{- if or (has "stream" .workload.roles) (has "admin" .workload.roles) -}}
-{{- $_ := set $config "grpc" (dict "listen" (printf "%s:50051" $listen)) -}}
+{{- $grpc := dict "listen" (printf "%s:50051" $listen) -}}
+{{- with include "portero.config.tls" (dict "name" "grpc" "tls" $values.tls.grpc) | fromJson -}}
+{{- $_ := set $grpc "tls" . -}}
+{{- end -}}
+{{- $_ := set $config "grpc" $grpc -}}
 {{- $_ := set $config "auth" (include "portero.config.auth" .root | fromJson) -}}
 {{- end -}}
 {{- $_ := set $config "database" (include "portero.config.database" $values.database | fromJson) -}}
-{{- if $values.redis.existingSecret -}}
-{{- $_ := set $config "redis" (dict "url_file" (printf "/etc/portero/redis/%s" $values.redis.urlKey)) -}}
-{{- else if $values.redis.url -}}
-{{- $_ := set $config "redis" (dict "url" $values.redis.url) -}}
+{{- with include "portero.config.redis" $values.redis | fromJson -}}
+{{- $_ := set $config "redis" . -}}
 {{- end -}}
-{{- if .workload.keyring -}}
+{{- if $values.keyring.unprotected -}}
+{{- $_ := set $config "keyring" (dict "unprotected" true) -}}
+{{- else -}}
 {{- $_ := set $config "keyring" (dict "path" "/etc/portero/keyring" "active" $values.keyring.active) -}}
 {{- end -}}
 {{- $telemetry := dict "log_format" $values.telemetry.logFormat "log_level" $values.telemetry.logLevel -}}

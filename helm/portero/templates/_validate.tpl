@@ -30,6 +30,34 @@ What the schema cannot say. All problems are collected and reported together. Co
 {{- $problems = append $problems "redis.url: a URL with credentials belongs in a Secret (redis.existingSecret)" -}}
 {{- end -}}
 
+{{- $keyring := and $values.keyring.existingSecret $values.keyring.active -}}
+{{- if and $values.keyring.unprotected (or $values.keyring.existingSecret $values.keyring.active) -}}
+{{- $problems = append $problems "keyring: unprotected excludes existingSecret and active" -}}
+{{- else if not (or $keyring $values.keyring.unprotected) -}}
+{{- $problems = append $problems "keyring: name the Secret that holds the keys (existingSecret) and the key that encrypts (active); every role needs it" -}}
+{{- end -}}
+
+{{- range $listener := list "edge" "grpc" -}}
+{{- $tls := get $values.tls $listener -}}
+{{- if and $tls.clientCa.existingSecret (not $tls.existingSecret) -}}
+{{- $problems = append $problems (printf "tls.%s.clientCa: needs tls.%s.existingSecret: only who speaks TLS can ask for certificates" $listener $listener) -}}
+{{- end -}}
+{{- end -}}
+{{- range $path, $ca := dict "database.ca" $values.database.ca "redis.ca" $values.redis.ca -}}
+{{- if and $ca.existingSecret $ca.configMap -}}
+{{- $problems = append $problems (printf "%s: give existingSecret or configMap, not both" $path) -}}
+{{- end -}}
+{{- end -}}
+{{- $redisTls := or $values.redis.ca.existingSecret $values.redis.ca.configMap $values.redis.client.existingSecret -}}
+{{- if and $redisTls (not $values.redis.existingSecret) (not (hasPrefix "rediss://" $values.redis.url)) -}}
+{{- $problems = append $problems "redis: certificates need a URL that begins with rediss://" -}}
+{{- end -}}
+{{- range $subject := $values.auth.kubernetes.subjects -}}
+{{- if not (hasPrefix "system:serviceaccount:" $subject.subject) -}}
+{{- $problems = append $problems (printf "auth.kubernetes.subjects: %q is no service account: system:serviceaccount:NAMESPACE:NAME" $subject.subject) -}}
+{{- end -}}
+{{- end -}}
+
 {{- range $key := list "url" "password" -}}
 {{- if hasKey ($values.config.database | default dict) $key -}}
 {{- $problems = append $problems (printf "config.database.%s: credentials belong in a Secret (database.existingSecret)" $key) -}}
@@ -41,16 +69,10 @@ What the schema cannot say. All problems are collected and reported together. Co
 
 {{- range $name, $workload := $workloads -}}
 {{- $path := ternary "single" (printf "roles.%s" $name) (eq $name "all") -}}
-{{- $holdsSecrets := or (has "edge" $workload.roles) (has "admin" $workload.roles) -}}
-{{- if and $holdsSecrets (not $workload.keyring) -}}
-{{- $problems = append $problems (printf "%s.keyring: edge and admin need the keyring" $path) -}}
-{{- end -}}
-{{- if and $workload.keyring (not (and $values.keyring.existingSecret $values.keyring.active)) -}}
-{{- $problems = append $problems "keyring: name the Secret that holds the keys (existingSecret) and the key that encrypts (active)" -}}
-{{- end -}}
 {{- $checksTokens := or (has "stream" $workload.roles) (has "admin" $workload.roles) -}}
-{{- if and $checksTokens (not $values.auth.issuers) (not $values.auth.localIssuer.existingSecret) -}}
-{{- $problems = append $problems "auth: give issuers or localIssuer.existingSecret; stream and admin refuse callers without" -}}
+{{- $believes := or $values.auth.issuers $values.auth.kubernetes.enabled $values.auth.localIssuer.existingSecret -}}
+{{- if and $checksTokens (not $believes) -}}
+{{- $problems = append $problems "auth: give issuers, kubernetes.enabled or localIssuer.existingSecret; stream and admin refuse callers without" -}}
 {{- end -}}
 {{- $needed := add (int $values.shutdown.drainDelaySeconds) (int $workload.drainTimeoutSeconds) 10 -}}
 {{- $grace := include "portero.gracePeriod" (dict "root" $ "workload" $workload) | int -}}
