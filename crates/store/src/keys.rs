@@ -76,7 +76,7 @@ pub trait KeyStore: Send + Sync + 'static {
     ) -> crate::Result<Vec<TenantKey>>;
     /// Replaces wrapped forms, in one transaction; how many. What has another form by now, or is gone, is passed over.
     async fn rewrap(&self, keys: Vec<Rewrapped>) -> crate::Result<u64>;
-    /// The newest data key of each tenant that has none made at or after `before`, in the order of tenants' numbers, after a
+    /// The newest data key of each live tenant that has none made at or after `before`, in the order of tenants' numbers, after a
     /// number. Spans tenants.
     async fn newest_keys_before(
         &self,

@@ -1,14 +1,34 @@
-//! Tenants' data keys, for what the admin service seals and opens itself.
+//! Tenants' data keys, for what the admin service seals and opens itself, and their end.
 
+use portero_auth::Action;
 use portero_directory::open_tenant_keys;
 use portero_keyring::{NONCE_BYTES, TenantKeys};
+use portero_proto::v1;
 use portero_types::TenantId;
-use tonic::Status;
+use tonic::{Request, Response, Status};
 
-use super::Admin;
-use crate::error::{from_store, not_found};
+use super::{Admin, Answer, split};
+use crate::error::{from_store, invalid, not_found};
+use crate::name;
 
 impl Admin {
+    pub(super) async fn do_erase_tenant(
+        &self,
+        request: Request<v1::EraseTenantRequest>,
+    ) -> Answer<v1::EraseTenantResponse> {
+        let (metadata, message) = split(request);
+        let id = name::tenant(&message.name, "name")?;
+        let caller = self.check(&metadata, Action::EraseTenant(&id)).await?;
+        if message.confirm != id.as_str() {
+            return Err(invalid("confirm", "must be the tenant's id: what is erased is gone for good"));
+        }
+        let change = self.change(&caller, &metadata);
+        self.store.erase_tenant(&id, &change).await.map_err(|error| from_store(&error))?;
+        self.changed().await;
+        tracing::warn!(tenant.id = %id, subject = %caller.subject, "a tenant was erased: its data keys are destroyed");
+        Ok(Response::new(v1::EraseTenantResponse {}))
+    }
+
     /// Fresh random bytes for one sealing.
     pub(super) fn nonce(&self) -> [u8; NONCE_BYTES] {
         let mut nonce = [0; NONCE_BYTES];

@@ -34,6 +34,13 @@ impl AdminService for Admin {
         self.do_delete_tenant(request).await
     }
 
+    async fn erase_tenant(
+        &self,
+        request: Request<v1::EraseTenantRequest>,
+    ) -> Answer<v1::EraseTenantResponse> {
+        self.do_erase_tenant(request).await
+    }
+
     async fn list_presets(
         &self,
         request: Request<v1::ListPresetsRequest>,

@@ -69,6 +69,22 @@ Examples:
         #[command(flatten)]
         common: Common,
     },
+    /// Destroy a tenant's data keys, and with them all secrets and events that it has stored. Nothing brings them back.
+    #[command(after_help = "\
+Examples:
+  portero tenant erase acme --confirm acme
+
+Its sources, grants and the subscriptions that name it are deleted with it. Receipts stay: that something came, and when. Where no
+tenant of this name is left, those that were deleted before are erased.")]
+    Erase {
+        /// Its id.
+        tenant: String,
+        /// Its id once more.
+        #[arg(long, value_name = "TENANT")]
+        confirm: String,
+        #[command(flatten)]
+        common: Common,
+    },
 }
 
 /// What a source is told beside its recipe and its secrets.

@@ -3,6 +3,7 @@
 mod admin;
 mod audit;
 mod grant;
+mod keyring;
 mod limits;
 mod parked;
 mod provider;
@@ -26,6 +27,7 @@ pub(crate) use admin::{
 };
 pub(crate) use audit::AuditCommand;
 pub(crate) use grant::GrantCommand;
+pub(crate) use keyring::KeyringCommand;
 pub(crate) use limits::GivenLimits;
 pub(crate) use parked::ParkedCommand;
 pub(crate) use provider::ProviderCommand;
@@ -101,7 +103,7 @@ pub(crate) enum Command {
     /// Mint tokens with the local issuer's key, and show its public keys.
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Make and look after the keyring that encrypts secrets.
+    /// Make and look after the keyring that encrypts tenants' data keys, and what it holds in the database.
     #[command(subcommand)]
     Keyring(KeyringCommand),
     /// Show and check settings.
@@ -166,20 +168,6 @@ pub(crate) struct DemoArgs {
     /// Show the gateway's log lines too.
     #[arg(long)]
     pub(crate) verbose: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum KeyringCommand {
-    /// Make a keyring with one fresh key. Refuses to overwrite.
-    Generate {
-        /// The file to make.
-        path: PathBuf,
-    },
-    /// Add a fresh key and make it the active one. Values sealed before stay readable.
-    Rotate {
-        /// The keyring file.
-        path: PathBuf,
-    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -280,6 +268,7 @@ mod tests {
             "portero grant delete alice",
             "portero audit list --tenant acme --subject alice --action DeleteSecret -n 5 -o json",
             "portero audit export --file audit.jsonl",
+            "portero tenant erase acme --confirm acme",
             "portero audit verify",
             "portero audit verify --file audit.jsonl --expect-seq 7 --expect-hash 00",
             "portero receipt get acme stripe/evt_1 --endpoint http://gateway:50051 --token-file t",
@@ -291,6 +280,14 @@ mod tests {
             "portero send github --ago 10m --curl",
             "portero tail demo -n 3 --output json --body",
             "portero keyring rotate keyring.json",
+            "portero keyring generate keyring.json --id 2026-03",
+            "portero keyring add keyring.json",
+            "portero keyring activate keyring.json v2",
+            "portero keyring remove keyring.json v1 --config portero.toml",
+            "portero keyring remove keyring.json v1 --force",
+            "portero keyring status --config portero.toml -o json",
+            "portero keyring rewrap --set keyring.path=keyring.json --batch 50",
+            "portero keyring rotate-data-keys --before 2026-03-01T12:00:00Z",
             "portero config check --config portero.toml --set edge.listen=127.0.0.1:1",
             "portero completions bash",
         ] {

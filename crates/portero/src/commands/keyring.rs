@@ -1,86 +1,93 @@
-//! `portero keyring`: make a keyring, and give it a new key.
+//! `portero keyring`: the keys that wrap tenants' data keys, in their file and in the database.
 
-use std::path::Path;
+mod data_keys;
+mod file;
+mod rewrap;
+mod status;
 
-use portero_keyring::{KeyId, Keyring, SaveError};
-
-use super::exit::Failure;
-use crate::cli::KeyringCommand;
-use crate::{entropy, print};
+use crate::cli::{ConfigArgs, KeyringCommand};
+use crate::clock::SystemClock;
+use crate::gateway::{self, Opened, require_current};
+use crate::print;
+use portero_keyring::Keyring;
+use portero_store::{Actor, Change, DynStore};
+use portero_types::{Clock as _, RequestId};
 
 /// Runs one of its commands.
 pub(crate) async fn run(command: KeyringCommand) -> anyhow::Result<()> {
     match command {
-        KeyringCommand::Generate { path } => {
-            let id = generate(&path)?;
+        KeyringCommand::Generate { path, id } => {
+            let id = file::generate(&path, id.id)?;
             print::line(&format!("made {} with the key {id}", path.display()))?;
-            print::note("Keep a copy apart from the database: without it, stored secrets cannot be read.");
+            print::note(
+                "Keep a copy apart from the database: without it, stored secrets and events cannot be read.",
+            );
         }
-        KeyringCommand::Rotate { path } => {
-            let id = rotate(&path)?;
+        KeyringCommand::Add { path, id } => {
+            let id = file::add(&path, id.id)?;
+            print::line(&format!("{} has the new key {id}, which is not active yet", path.display()))?;
+            print::note(
+                "Renew the copy, bring the keyring to every gateway and restart them, then activate the key.",
+            );
+        }
+        KeyringCommand::Activate { path, id } => {
+            let id = file::activate(&path, &id)?;
+            print::line(&format!("{id} is the active key of {}", path.display()))?;
+            print::note(
+                "Restart the gateways: they read the keyring when they start. Then `portero keyring rewrap`.",
+            );
+        }
+        KeyringCommand::Rotate { path, id } => {
+            let id = file::rotate(&path, id.id)?;
             print::line(&format!("{} has the new key {id}, which is active", path.display()))?;
             print::note(
-                "Values sealed before stay readable with their old key. Renew the copy, and restart the gateways: \
-                 they read the keyring when they start.",
+                "Renew the copy, and restart the gateway: it reads the keyring when it starts. Then `portero keyring rewrap`.",
             );
+        }
+        KeyringCommand::Remove { path, id, force, config } => {
+            let id = file::key_id(&id)?;
+            if !force {
+                status::require_unused(&config, &id).await?;
+            }
+            file::remove(&path, &id)?;
+            print::line(&format!("{id} is removed from {}", path.display()))?;
+        }
+        KeyringCommand::Status { config, output } => status::run(&config, output.output).await?,
+        KeyringCommand::Rewrap { config, batch, output } => {
+            rewrap::run(&config, batch.batch, output.output).await?;
+        }
+        KeyringCommand::RotateDataKeys { before, config, batch, output } => {
+            data_keys::run(before.as_deref(), &config, batch.batch, output.output).await?;
         }
     }
     Ok(())
 }
 
-fn generate(path: &Path) -> Result<KeyId, Failure> {
-    let ring = Keyring::generate(numbered(1), entropy::random())
-        .map_err(|error| Failure::failed(error.to_string()))?;
-    ring.create(path).map_err(|error| refused(&error))?;
-    Ok(ring.active().clone())
+/// The settings' keyring and database.
+struct Site {
+    keyring: Keyring,
+    opened: Opened,
+    store: DynStore,
 }
 
-fn rotate(path: &Path) -> Result<KeyId, Failure> {
-    let ring = Keyring::edit(path, |ring| ring.rotate(next(ring), entropy::random()));
-    ring.map(|ring| ring.active().clone()).map_err(|error| refused(&error))
-}
-
-fn refused(error: &SaveError) -> Failure {
-    Failure::usage(error.to_string())
-}
-
-/// `v` and the number after the highest of such names.
-fn next(ring: &Keyring) -> KeyId {
-    let numbers = ring.ids().filter_map(|id| id.as_str().strip_prefix('v')?.parse::<u32>().ok());
-    numbered(numbers.max().map_or(1, |highest| u64::from(highest) + 1))
-}
-
-fn numbered(number: u64) -> KeyId {
-    KeyId::new(format!("v{number}")).expect("a letter and digits are a key id")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_keyring_is_made_once_and_rotated_often() {
-        let folder = tempfile::tempdir().expect("folder");
-        let path = folder.path().join("keyring.json");
-        assert_eq!(generate(&path).expect("made").as_str(), "v1");
-        let again = generate(&path).expect_err("never overwritten").to_string();
-        assert!(again.contains("keyring.json"), "{again}");
-        assert_eq!(rotate(&path).expect("rotated").as_str(), "v2");
-        assert_eq!(rotate(&path).expect("rotated").as_str(), "v3");
-        let ids: Vec<String> =
-            Keyring::load(&path).expect("a keyring").ids().map(ToString::to_string).collect();
-        assert_eq!(ids, ["v1", "v2", "v3"]);
+impl Site {
+    async fn open(args: &ConfigArgs) -> anyhow::Result<Self> {
+        let config = super::load(args)?;
+        let keyring = gateway::keyring(&config.keyring)?;
+        let opened = Opened::open(&config.database).await?;
+        let store = opened.store();
+        require_current(&store).await?;
+        Ok(Self { keyring, opened, store })
     }
 
-    #[test]
-    fn other_names_do_not_disturb_the_numbers() {
-        let ring = Keyring::generate(KeyId::new("dev").expect("valid"), [1; 32]).expect("made");
-        assert_eq!(next(&ring).as_str(), "v1");
+    async fn close(self) {
+        self.opened.close().await;
     }
+}
 
-    #[test]
-    fn a_missing_keyring_says_how_to_make_one() {
-        let error = rotate(Path::new("/nonexistent/keyring.json")).expect_err("missing").to_string();
-        assert!(error.contains("/nonexistent"), "{error}");
-    }
+/// A change that is made on this machine, past the API.
+fn change() -> Change {
+    let now = SystemClock::default().now();
+    let request = RequestId::new(now, crate::entropy::random_u128());
+    Change::new(Actor::local("cli"), &request.to_string(), now)
 }

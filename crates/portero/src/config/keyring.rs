@@ -1,4 +1,4 @@
-//! `[keyring]`: what encrypts the secrets of sources.
+//! `[keyring]`: what encrypts tenants' data keys, and so their secrets and events.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,18 @@ use super::Reader;
 pub(crate) struct KeyringSection {
     /// File made by `portero keyring generate`, or a folder with one file per key.
     pub(crate) path: Option<PathBuf>,
-    /// Name of the key that seals; needed when `path` is a folder, which does not say.
+    /// Name of the key that wraps; needed when `path` is a folder, which does not say.
     pub(crate) active: Option<String>,
+    /// Without `path`: to go without a keyring. Beside it: to take data keys too that nothing encrypts yet.
+    pub(crate) unprotected: bool,
 }
 
 impl KeyringSection {
     pub(super) fn read(section: &mut Reader) -> Self {
-        Self { path: section.optional_path("path"), active: section.optional("active") }
+        Self {
+            path: section.optional_path("path"),
+            active: section.optional("active"),
+            unprotected: section.or("unprotected", false),
+        }
     }
 }

@@ -2,8 +2,7 @@
 
 use async_trait::async_trait;
 use portero_store::{
-    Change, Error, ErrorKind, KeyStore, KeyUse, NewAuditEntry, Resealed, Result, Revision, Rewrapped,
-    Secret,
+    Change, Error, ErrorKind, KeyStore, KeyUse, NewAuditEntry, Resealed, Result, Revision, Rewrapped, Secret,
     TENANT_KEYS_MAX, TenantKey,
 };
 use portero_types::{SourceId, TenantId, TenantNo, Timestamp, WrappedKey};
@@ -18,10 +17,7 @@ use crate::row::{get, parse, unsigned};
 /// Data keys with the names of their tenants; a condition follows.
 macro_rules! keys {
     ($rest:literal) => {
-        concat!(
-            "SELECT k.*, t.tenant_id FROM tenant_keys k JOIN tenants t USING (tenant_no) ",
-            $rest
-        )
+        concat!("SELECT k.*, t.tenant_id FROM tenant_keys k JOIN tenants t USING (tenant_no) ", $rest)
     };
 }
 
@@ -29,11 +25,7 @@ pub(super) fn read(row: &PgRow) -> Result<TenantKey> {
     Ok(TenantKey {
         tenant_no: TenantNo(get(row, "tenant_no")?),
         tenant: parse(row, "tenant_id")?,
-        key: WrappedKey {
-            version: version(row)?,
-            key_id: get(row, "key_id")?,
-            bytes: get(row, "wrapped")?,
-        },
+        key: WrappedKey { version: version(row)?, key_id: get(row, "key_id")?, bytes: get(row, "wrapped")? },
         created_at: Timestamp::from_micros(get(row, "created_at")?),
     })
 }
@@ -85,9 +77,8 @@ impl KeyStore for PostgresStore {
     }
 
     async fn tenant_keys(&self, tenant: &TenantId) -> Result<Vec<TenantKey>> {
-        let query =
-            sqlx::query(keys!("WHERE t.tenant_id = $1 AND t.deleted_at IS NULL ORDER BY k.version"))
-                .bind(tenant.as_str());
+        let query = sqlx::query(keys!("WHERE t.tenant_id = $1 AND t.deleted_at IS NULL ORDER BY k.version"))
+            .bind(tenant.as_str());
         rows(&self.pools.admin, query, Effect::None).await?.iter().map(read).collect()
     }
 
@@ -153,7 +144,7 @@ impl KeyStore for PostgresStore {
         limit: u32,
     ) -> Result<Vec<TenantKey>> {
         let query = sqlx::query(keys!(
-            "WHERE k.tenant_no > $1 AND k.created_at < $2 AND NOT EXISTS (
+            "WHERE k.tenant_no > $1 AND k.created_at < $2 AND t.deleted_at IS NULL AND NOT EXISTS (
                  SELECT FROM tenant_keys n WHERE n.tenant_no = k.tenant_no AND n.version > k.version
              )
              ORDER BY k.tenant_no LIMIT $3"

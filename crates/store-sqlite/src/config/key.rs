@@ -129,7 +129,7 @@ impl KeyStore for SqliteStore {
         limit: u32,
     ) -> Result<Vec<TenantKey>> {
         let query = sqlx::query(keys!(
-            "WHERE k.tenant_no > ? AND k.created_at < ? AND NOT EXISTS (\
+            "WHERE k.tenant_no > ? AND k.created_at < ? AND t.deleted_at IS NULL AND NOT EXISTS (\
              SELECT 1 FROM tenant_keys AS n WHERE n.tenant_no = k.tenant_no AND n.version > k.version) \
              ORDER BY k.tenant_no LIMIT ?"
         ))

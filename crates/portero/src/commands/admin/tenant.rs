@@ -61,6 +61,16 @@ pub(crate) async fn run(command: TenantCommand) -> anyhow::Result<()> {
             api.ask(api.calls().delete_tenant(request)).await.map_err(|error| error.about(&name))?;
             present::deleted(common.output.output, &name)
         }
+        TenantCommand::Erase { tenant, confirm, common } => {
+            if confirm != tenant {
+                return Err(Failure::usage("--confirm must repeat the tenant's id").into());
+            }
+            let api = AdminApi::open(&common.connect).await?;
+            let name = name::tenant(&tenant);
+            let request = v1::EraseTenantRequest { name: name.clone(), confirm };
+            api.ask(api.calls().erase_tenant(request)).await.map_err(|error| error.about(&name))?;
+            present::deleted(common.output.output, &name)
+        }
     }
 }
 
