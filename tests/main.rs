@@ -19,6 +19,7 @@ mod failure_modes;
 mod faults;
 mod kinds;
 mod languages;
+mod matrix;
 mod operation;
 mod operator;
 mod outbound;
