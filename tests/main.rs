@@ -30,6 +30,7 @@ mod replicas;
 mod revealed;
 mod revocation;
 mod rotation;
+mod runbooks;
 mod schema;
 mod shutdown;
 mod soak;
