@@ -3,8 +3,8 @@
 
 mod harness;
 
-mod audit;
 mod at_rest;
+mod audit;
 mod auth;
 mod bad_input;
 mod callers;
@@ -20,6 +20,7 @@ mod faults;
 mod kinds;
 mod languages;
 mod matrix;
+mod noisy;
 mod operation;
 mod operator;
 mod outbound;

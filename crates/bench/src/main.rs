@@ -9,6 +9,7 @@
 //! | `latency` | how long from the request to the handler, at a fixed rate |
 //! | `snapshot` | how fast a backlog drains while a snapshot is held open |
 //! | `quiet` | how long a tenant waits behind another one's backlog |
+//! | `noisy` | what a quiet tenant notices of another one that sends many times what it may |
 //! | `rolling` | what a rolling restart of gateways does to deliveries |
 //! | `memory` | what idle subscriptions and stalled consumers cost |
 //! | `config` | how long a change takes until a gateway has applied it, beside reading everything anew |
@@ -60,6 +61,8 @@ enum Command {
     Snapshot(delivery::snapshot::Options),
     /// Milliseconds that a quiet tenant waits while another one has a backlog in the same subscription.
     Quiet(delivery::quiet::Options),
+    /// Milliseconds that a quiet tenant waits for its answers while another one sends 20 times what it may.
+    Noisy(delivery::noisy::Options),
     /// The longest gap, redeliveries and counted attempts in a rolling restart under load.
     Rolling(delivery::rolling::Options),
     /// Memory per 1,000 idle subscriptions and per stalled consumer.
@@ -105,6 +108,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Latency(options) => delivery::latency::run(options).await,
         Command::Snapshot(options) => delivery::snapshot::run(options).await,
         Command::Quiet(options) => delivery::quiet::run(options).await,
+        Command::Noisy(options) => delivery::noisy::run(options).await,
         Command::Rolling(options) => delivery::rolling::run(options).await,
         Command::Memory(options) => delivery::memory::run(options).await,
         Command::Config(options) => config::run(options).await,

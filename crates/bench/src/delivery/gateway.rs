@@ -25,6 +25,8 @@ pub(super) struct Gateway {
     ports: [u16; 3],
     /// How long it stays reachable after it was asked to stop.
     drain_delay: Duration,
+    /// Further settings, by their names in the environment without `PORTERO__`.
+    settings: Vec<(String, String)>,
     child: Option<Child>,
 }
 
@@ -40,10 +42,42 @@ impl Gateway {
         name: &str,
         drain_delay: Duration,
     ) -> anyhow::Result<Self> {
-        let log = site.path(&format!("{name}.log"));
-        let mut gateway = Self { name: name.to_owned(), log, ports: free_ports()?, drain_delay, child: None };
+        let mut gateway = Self::new(site, name)?;
+        gateway.drain_delay = drain_delay;
         gateway.launch(site).await?;
         Ok(gateway)
+    }
+
+    /// One with these settings, too.
+    pub(super) async fn with_settings(
+        site: &Site,
+        name: &str,
+        settings: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
+        let mut gateway = Self::new(site, name)?;
+        let owned = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        gateway.settings.extend(owned);
+        gateway.launch(site).await?;
+        Ok(gateway)
+    }
+
+    /// What is measured is how much can be done, not how much may be: tenants and sources have no limits unless they are
+    /// given some.
+    fn new(site: &Site, name: &str) -> anyhow::Result<Self> {
+        let unlimited = [
+            ("LIMITS__TENANT_EVENTS_PER_SECOND", "0"),
+            ("LIMITS__TENANT_BYTES_PER_SECOND", "0B"),
+            ("LIMITS__SOURCE_EVENTS_PER_SECOND", "0"),
+            ("LIMITS__SOURCE_BYTES_PER_SECOND", "0B"),
+        ];
+        Ok(Self {
+            name: name.to_owned(),
+            log: site.path(&format!("{name}.log")),
+            ports: free_ports()?,
+            drain_delay: Duration::ZERO,
+            settings: unlimited.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            child: None,
+        })
     }
 
     /// Starts it again as it was, or for the first time.
@@ -63,6 +97,9 @@ impl Gateway {
             ("SHUTDOWN__DRAIN_DELAY", format!("{}ms", self.drain_delay.as_millis())),
             ("SHUTDOWN__DRAIN_TIMEOUT", "20s".to_owned()),
         ] {
+            command.env(format!("PORTERO__{key}"), value);
+        }
+        for (key, value) in &self.settings {
             command.env(format!("PORTERO__{key}"), value);
         }
         self.child = Some(command.spawn().context("starting a gateway")?);

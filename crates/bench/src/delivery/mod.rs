@@ -11,6 +11,7 @@ pub(crate) mod drain;
 mod gateway;
 pub(crate) mod latency;
 pub(crate) mod memory;
+pub(crate) mod noisy;
 mod open_loop;
 mod order;
 pub(crate) mod queue;
