@@ -1,5 +1,6 @@
 //! TLS on the edge and on the gRPC port: who is let in, who is told what, and how certificates change.
 
+mod behind;
 mod changing;
 mod judged;
 

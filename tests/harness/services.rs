@@ -101,6 +101,16 @@ impl PrivateRedis {
         format!("redis://:{REDIS_PASSWORD}@127.0.0.1:{}", self.port)
     }
 
+    /// Where it listens, `host:port`.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Its URL by TLS, by way of another port of this machine.
+    pub(crate) fn secure_url_at(&self, port: u16) -> String {
+        self.url().replace("redis://", "rediss://").replace(&self.address(), &format!("127.0.0.1:{port}"))
+    }
+
     /// Forgets everything.
     pub(crate) fn flush(&self) {
         let port = self.port.to_string();
