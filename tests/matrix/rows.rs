@@ -54,7 +54,9 @@ impl Row {
             | "AdminService/DeleteSource"
             | "AdminService/DeleteSecret"
             | "AdminService/RevealSecret" => &[Code::FailedPrecondition],
-            "AdminService/CreateSecret" | "AdminService/RotateSecret" => &[Code::InvalidArgument],
+            "AdminService/CreateSecret" | "AdminService/RotateSecret" | "AdminService/EraseTenant" => {
+                &[Code::InvalidArgument]
+            }
             // The first one takes what there is.
             "AdminService/RetireSecret"
             | "AdminService/RetryParkedEntity"
@@ -126,6 +128,12 @@ fn tenants() -> Vec<Row> {
             "AdminService/DeleteTenant",
             |p| Action::DeleteTenant(&p.tenant),
             |p| bytes(v1::DeleteTenantRequest { name: tenant(p) }),
+        ),
+        // Not confirmed.
+        row(
+            "AdminService/EraseTenant",
+            |p| Action::EraseTenant(&p.tenant),
+            |p| bytes(v1::EraseTenantRequest { name: tenant(p), confirm: String::new() }),
         ),
         row(
             "AdminService/ListPresets",
