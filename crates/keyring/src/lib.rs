@@ -34,6 +34,6 @@ pub use data_key::DataKey;
 pub use error::{ErrorKind, LoadError, OpenError, Problem, RingError, SaveError};
 pub use file::FILE_BYTES_MAX;
 pub use key::{InvalidKeyId, KEY_BYTES, KeyId};
-pub use ring::{KEYS_MAX, Keyring, PLAINTEXT_BYTES_MAX, Sealed};
+pub use ring::{KEYS_MAX, Keyring};
 pub use tenant_keys::{DATA_KEYS_MAX, TenantKeys, rejection_aad, secret_aad};
 pub use wrapping::UNPROTECTED;

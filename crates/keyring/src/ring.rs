@@ -10,8 +10,8 @@ use crate::{KEY_BYTES, KeyId, NONCE_BYTES, OpenError, Problem, RingError, UNPROT
 
 /// Most key versions in one keyring.
 pub const KEYS_MAX: usize = 64;
-/// Longest value that is sealed, bytes. Longer ones are a programming error.
-pub const PLAINTEXT_BYTES_MAX: usize = 1024 * 1024;
+/// Longest value that is sealed, bytes: data keys are. Longer ones are a programming error.
+const PLAINTEXT_BYTES_MAX: usize = 256;
 
 /// First byte of every sealed value: format, nonce (12), ciphertext and tag (16).
 const FORMAT: u8 = 1;
@@ -19,7 +19,7 @@ const TAG_BYTES: usize = 16;
 
 /// An encrypted value and the name of the key that encrypted it, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sealed {
+pub(crate) struct Sealed {
     /// The key version.
     pub key_id: String,
     /// Format byte, nonce, ciphertext, tag.
@@ -155,13 +155,13 @@ impl Keyring {
     /// Encrypts a value with the active key (AES-256-GCM), bound to `aad`.
     ///
     /// `random` must be fresh from a cryptographically secure source for every call: a repeated nonce breaks AES-GCM. One
-    /// key may seal 2^32 values at random nonces (NIST SP 800-38D section 8.3), far more than there are secrets.
-    ///
-    /// # Panics
-    /// When the value is longer than [`PLAINTEXT_BYTES_MAX`].
+    /// key may seal 2^32 values at random nonces (NIST SP 800-38D section 8.3), far more than there are data keys.
     #[must_use]
-    pub fn seal(&self, plaintext: &[u8], aad: &[u8], random: [u8; NONCE_BYTES]) -> Sealed {
-        assert!(plaintext.len() <= PLAINTEXT_BYTES_MAX, "a sealed value is at most 1 MiB");
+    pub(crate) fn seal(&self, plaintext: &[u8], aad: &[u8], random: [u8; NONCE_BYTES]) -> Sealed {
+        assert!(
+            plaintext.len() <= PLAINTEXT_BYTES_MAX,
+            "only data keys are sealed with a key-encryption key"
+        );
         let key = self.keys.get(&self.active).expect("invariant: the active key is in the ring");
         let bound = bound_aad(&self.active, aad);
         let mut bytes = vec![FORMAT];
@@ -170,11 +170,12 @@ impl Keyring {
     }
 
     /// Decrypts a value that was sealed with any version of this keyring, for the same `aad`.
-    ///
-    /// # Errors
-    /// [`OpenError::UnknownKey`] when that version is not here, [`OpenError::Tampered`] when the value or its `aad` is not
-    /// the one that was sealed, [`OpenError::UnknownFormat`] when a newer program wrote it.
-    pub fn open(&self, key_id: &str, sealed: &[u8], aad: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+    pub(crate) fn open(
+        &self,
+        key_id: &str,
+        sealed: &[u8],
+        aad: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, OpenError> {
         let id = KeyId::new(key_id).ok();
         let Some((id, key)) = id.as_ref().and_then(|id| self.keys.get_key_value(id)) else {
             return Err(OpenError::UnknownKey { id });

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Barrier;
 
 use portero_keyring::{ErrorKind, KeyId, Keyring, LoadError, Problem};
+use portero_types::{TenantId, WrappedKey};
 use tempfile::TempDir;
 
 const A: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
@@ -36,6 +37,14 @@ fn problem(content: impl AsRef<[u8]>) -> Problem {
     }
 }
 
+fn tenant() -> TenantId {
+    TenantId::new("acme").unwrap()
+}
+
+fn wrapped(ring: &Keyring) -> WrappedKey {
+    ring.new_data_key(1, &tenant(), [9; 32], [3; 12])
+}
+
 fn entries(dir: &TempDir) -> usize {
     fs::read_dir(dir.path()).unwrap().count()
 }
@@ -45,12 +54,12 @@ fn a_created_keyring_is_private_and_reads_back() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("keyring.json");
     let ring = Keyring::generate(id("v1"), [1; 32]).unwrap();
-    let sealed = ring.seal(b"hello", b"aad", [3; 12]);
+    let wrapped = wrapped(&ring);
     ring.create(&path).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
     assert_eq!(entries(&dir), 1, "no temporary file stays");
     let read = Keyring::load(&path).unwrap();
-    assert_eq!(read.open(&sealed.key_id, &sealed.bytes, b"aad").unwrap().as_slice(), b"hello");
+    assert!(read.unwrap(&wrapped, &tenant()).is_ok());
 }
 
 #[test]
@@ -70,12 +79,12 @@ fn rotation_on_disk_keeps_old_versions_and_the_mode() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("keyring.json");
     let first = Keyring::generate(id("v1"), [1; 32]).unwrap();
-    let sealed = first.seal(b"old", b"", [3; 12]);
+    let wrapped = wrapped(&first);
     first.create(&path).unwrap();
     Keyring::edit(&path, |ring| ring.rotate(id("v2"), [2; 32])).unwrap();
     let read = Keyring::load(&path).unwrap();
     assert_eq!(read.active(), &id("v2"));
-    assert_eq!(read.open(&sealed.key_id, &sealed.bytes, b"").unwrap().as_slice(), b"old");
+    assert!(read.unwrap(&wrapped, &tenant()).is_ok());
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
 }
 
@@ -171,8 +180,7 @@ fn a_mounted_secret_with_its_links_and_hidden_entries_loads() {
     let ring = Keyring::load_folder(dir.path(), id("v2")).unwrap();
     assert_eq!(ring.ids().map(KeyId::as_str).collect::<Vec<_>>(), ["v1", "v2"]);
     let file = Keyring::generate(id("v1"), [1; 32]).unwrap();
-    let sealed = file.seal(b"x", b"", [0; 12]);
-    assert!(ring.open("v1", &sealed.bytes, b"").is_ok(), "the same key as in a file");
+    assert!(ring.unwrap(&wrapped(&file), &tenant()).is_ok(), "the same key as in a file");
     assert_eq!(Keyring::load_folder(dir.path(), id("v3")).unwrap_err().kind(), ErrorKind::UnknownKey);
 }
 
