@@ -59,7 +59,7 @@ impl Stripe {
             Signer::Old => self.provider.sign_with(&self.old, &body, options),
             Signer::New => self.provider.sign_with(&new, &body, options),
             Signer::Both => {
-                let mut signed = self.provider.sign_with(&self.old, &body, options.clone());
+                let mut signed = self.provider.sign_with(&self.old, &body, options);
                 let other = self.provider.sign_with(&new, &body, options);
                 let second = v1_of(&other);
                 for (name, value) in &mut signed.headers {

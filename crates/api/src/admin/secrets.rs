@@ -97,7 +97,9 @@ impl Admin {
                 let known =
                     self.store.secret(tenant, source, &id).await.map_err(|error| from_store(&error))?;
                 match known {
-                    Some(known) if is_same(&keys, &known, &value, tenant, source) => Ok((known, String::new())),
+                    Some(known) if is_same(&keys, &known, &value, tenant, source) => {
+                        Ok((known, String::new()))
+                    }
                     _ => Err(from_store(&error)),
                 }
             }
@@ -279,9 +281,9 @@ fn open(
 ) -> Result<Redacted<String>, Status> {
     let opened = keys.open(&secret_aad(tenant, source, id), &sealed.0);
     let value = opened.ok().and_then(|value| String::from_utf8(value.to_vec()).ok());
-    value.map(Redacted::new).ok_or_else(|| {
-        Status::failed_precondition("the secret cannot be opened with its tenant's data key")
-    })
+    value
+        .map(Redacted::new)
+        .ok_or_else(|| Status::failed_precondition("the secret cannot be opened with its tenant's data key"))
 }
 
 fn not_shown() -> Status {

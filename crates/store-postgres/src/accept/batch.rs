@@ -161,7 +161,7 @@ impl<'a> Batch<'a> {
                 order.push((key(&self.events[*index]), first, count));
             }
         }
-        order.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        order.sort_by_key(|(key, ..)| *key);
         order.into_iter().map(|(_, first, count)| (first, count)).collect()
     }
 

@@ -249,9 +249,7 @@ async fn take_unseen_in(
     .bind(tenant.as_str())
     .bind(source.as_str())
     .bind(id.as_str());
-    let taken = one(&tx.rows(query).await?, |row| {
-        Ok(Sealed(get(row, "sealed")?))
-    })?;
+    let taken = one(&tx.rows(query).await?, |row| Ok(Sealed(get(row, "sealed")?)))?;
     if taken.is_some() {
         let name = format!("tenants/{tenant}/sources/{source}/secrets/{id}");
         append_in(tx, NewAuditEntry::deed(change, "RevealSecret", name, Some(tenant))).await?;
