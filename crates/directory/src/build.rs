@@ -101,7 +101,7 @@ impl Snapshot {
         origins.collect()
     }
 
-    /// Opens changed data keys; whose were there before and are others now.
+    /// Opens changed data keys; whose are others now.
     fn change_keys(
         &mut self,
         changed: Vec<TenantKey>,
@@ -117,10 +117,14 @@ impl Snapshot {
         for (no, rows) in rows {
             let former = known.unwrap_or(self).keys.get(&no);
             let held = Held::open(&rows, keyring, former);
-            if self.keys.get(&no).is_some_and(|former| !Arc::ptr_eq(former, &held)) {
+            if self.keys.get(&no).is_none_or(|former| !Arc::ptr_eq(former, &held)) {
                 rekeyed.insert(no);
             }
-            if held.is_complete() { self.unopened.remove(&no) } else { self.unopened.insert(no) };
+            if held.is_complete() {
+                self.unopened.remove(&no)
+            } else {
+                self.unopened.insert(no)
+            };
             self.keys.insert(no, held);
         }
         for no in &removed.tenant_keys {

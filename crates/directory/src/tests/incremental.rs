@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use portero_keyring::{DataKey, TenantKeys};
 use portero_store::{
     ConfigChanges, ConfigSnapshot, ConfigStore, DeadLetterPolicy, Grant, Limits, Revision, Subscription,
-    Tenant,
+    Tenant, TenantKey,
 };
 use portero_types::{
     GrantId, GrantNo, IngestKey, LaneCount, SourceId, SourceNo, SubscriptionId, SubscriptionNo, TenantId,
@@ -63,6 +64,8 @@ type Step = (u8, u8);
 struct Config {
     rows: ConfigSnapshot,
     next: i64,
+    /// Tenants that get no data key any more.
+    erased: BTreeSet<TenantNo>,
 }
 
 impl Config {
@@ -117,6 +120,15 @@ impl Config {
                     row.not_after = Some(Timestamp::from_secs(no));
                 }
             }
+            8 if !self.erased.contains(&TenantNo(i64::from(name / 3))) => {
+                self.another_key(TenantNo(i64::from(name / 3)), name % 3 == 0)
+            }
+            8 => {}
+            9 => {
+                let erased = TenantNo(i64::from(name / 3));
+                self.rows.tenant_keys.retain(|key| key.tenant_no != erased);
+                self.erased.insert(erased);
+            }
             _ => {
                 if !self.rows.secrets.is_empty() {
                     self.rows.secrets.remove(usize::from(name) % self.rows.secrets.len());
@@ -124,6 +136,19 @@ impl Config {
             }
         }
         self.rows.revision.0 += 1;
+    }
+
+    /// A data key beside those that a tenant has; one that nobody can open, when it is damaged.
+    fn another_key(&mut self, tenant_no: TenantNo, damaged: bool) {
+        let versions = self.rows.tenant_keys.iter().filter(|key| key.tenant_no == tenant_no);
+        let version = versions.map(|key| key.key.version).max().map_or(1, |newest| newest + 1);
+        let tenant = TenantId::new("acme").expect("valid");
+        let key = DataKey::new(version, [if version == 1 { 11 } else { 12 }; 32]);
+        let mut key = keyring().wrap(&key, &tenant, [5; 12]);
+        if damaged {
+            key.bytes.pop();
+        }
+        self.rows.tenant_keys.push(TenantKey { tenant_no, tenant, key, created_at: Timestamp::EPOCH });
     }
 }
 
@@ -161,19 +186,24 @@ fn seen(snapshot: &Snapshot, rows: &ConfigSnapshot) -> String {
         (0..9).map(|n| snapshot.subscription(&subscription(0, n).id).cloned()).collect();
     let all: BTreeSet<_> = snapshot.subscriptions().map(|subscription| subscription.no).collect();
     let grants: BTreeSet<_> = snapshot.grants_of("issuer", "subject").map(|grant| grant.no).collect();
-    format!("{sources:#?} {by_key:?} {named:?} {tenants:?} {subscriptions:?} {all:?} {grants:?}")
+    let versions = |keys: &Arc<TenantKeys>| keys.versions().collect::<Vec<_>>();
+    let keys: Vec<_> = (0..4).map(|n| snapshot.keys_of(TenantNo(n)).map(|keys| keys.map(versions))).collect();
+    let unopened = snapshot.tenants_unopened();
+    format!(
+        "{sources:#?} {by_key:?} {named:?} {tenants:?} {subscriptions:?} {all:?} {grants:?} {keys:?} {unopened}"
+    )
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn following_changes_leads_to_what_building_everything_does(
-        steps in prop::collection::vec((0_u8..9, 0_u8..9), 1..60),
+        steps in prop::collection::vec((0_u8..11, 0_u8..9), 1..60),
         skips in prop::collection::vec(any::<bool>(), 60),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let mut config = Config { rows: snapshot(Vec::new(), Vec::new()), next: 0 };
+        let mut config = Config { rows: snapshot(Vec::new(), Vec::new()), next: 0, erased: BTreeSet::new() };
         let store = FixedConfig::new(config.rows.clone());
         let keyring = keyring();
         let mut followed = Snapshot::build(config.rows.clone(), &keyring, None);

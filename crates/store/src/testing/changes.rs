@@ -1,9 +1,10 @@
 //! What changed since a revision: a gateway that applies it knows what one knows that reads everything.
 
+use portero_keyring::{KEY_BYTES, NONCE_BYTES};
 use portero_types::{GrantId, SecretId, SourceId, SubscriptionId, TenantId, Timestamp};
 
 use super::fixture::{
-    Fixture, NOW, new_secret, new_source, new_subscription, new_tenant, secret_id, source_id,
+    Fixture, NOW, keyring, new_secret, new_source, new_subscription, new_tenant, secret_id, source_id,
     subscription_id, tenant_id, tester,
 };
 use super::{Database, migrated};
@@ -59,12 +60,14 @@ async fn change(store: &DynStore, numbers: &mut Numbers, change: &Change) -> cra
             let new = new_tenant(numbers.tenant().as_str());
             store.create_tenant(new, change).await.map(drop)
         }
+        3 if numbers.below(2) == 0 => another_key(store, numbers, change).await,
         3 => {
             let limits =
                 Limits { burst: Some(1 + u32::try_from(numbers.below(9)).unwrap_or(0)), ..Limits::default() };
             let update = TenantUpdate { id: numbers.tenant(), display_name: None, limits: Some(limits) };
             store.update_tenant(update, change).await.map(drop)
         }
+        4 if numbers.below(2) == 0 => store.erase_tenant(&numbers.tenant(), change).await,
         4 => store.delete_tenant(&numbers.tenant(), change).await,
         5..=7 => store.create_source(source(numbers), change).await.map(drop),
         8 => {
@@ -91,6 +94,13 @@ async fn change(store: &DynStore, numbers: &mut Numbers, change: &Change) -> cra
         17 => store.delete_grant(&numbers.grant(), change).await,
         _ => store.create_grant(grant(numbers), change).await.map(drop),
     }
+}
+
+async fn another_key(store: &DynStore, numbers: &mut Numbers, change: &Change) -> crate::Result<()> {
+    let Some(tenant) = store.tenant(&numbers.tenant()).await? else { return Ok(()) };
+    let newest = store.tenant_keys(&tenant.id).await?.last().map_or(0, |found| found.key.version);
+    let key = keyring().new_data_key(newest + 1, &tenant.id, [3; KEY_BYTES], [4; NONCE_BYTES]);
+    store.add_tenant_key(tenant.no, key, change).await
 }
 
 async fn secrets(store: &DynStore, numbers: &mut Numbers, change: &Change) -> crate::Result<()> {
