@@ -266,7 +266,7 @@ fn forms(value: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn unquoted(text: &str) -> Vec<u8> {
-    text[1..text.len() - 1].as_bytes().to_vec()
+    text.as_bytes()[1..text.len() - 1].to_vec()
 }
 
 fn list(value: &[u8], write: impl Fn(u8) -> String) -> Vec<u8> {

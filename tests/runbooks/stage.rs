@@ -92,7 +92,7 @@ impl Stage {
     fn noted_entry(&self) -> (String, String) {
         let log = self.gateways[1].log.text();
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let noted = lines.filter(|line| line["message"] == "the audit log's last entry").last();
+        let noted = lines.rev().find(|line| line["message"] == "the audit log's last entry");
         noted.map_or_else(Default::default, |noted| {
             (noted["audit.seq"].to_string(), noted["audit.hash"].as_str().unwrap_or_default().to_owned())
         })
@@ -104,7 +104,7 @@ impl Stage {
         let both = format!("{said}\n{values}");
         let is_value = |word: &&str| word.starts_with("whsec_") && **word != self.stripe.secret;
         let words = both.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-        if let Some(value) = words.filter(is_value).last() {
+        if let Some(value) = words.rev().find(is_value) {
             canaries::plant_secret(value);
             self.shown = Some(value.to_owned());
         }
