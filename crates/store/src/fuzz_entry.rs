@@ -3,18 +3,22 @@
 //!
 //! It takes any bytes and panics when something that must hold does not.
 
+use bytes::Bytes;
 use portero_types::{TenantNo, Timestamp};
 
 use crate::audit::{AuditEntry, AuditHash, Chain, entry_hash};
-use crate::{Actor, CapturedRequest};
+use crate::{Actor, CapturedRequest, EventContent};
 
-/// An audit log whose texts are cut out of the bytes, and the same bytes as a kept request.
+/// An audit log whose texts are cut out of the bytes, and the same bytes as a kept request and as an event's content.
 ///
 /// # Panics
 /// When a chain that was written does not hold, or an entry that was changed in one place is not noticed.
 pub fn audit(data: &[u8]) {
     if let Ok(request) = CapturedRequest::decode(data) {
         assert_eq!(CapturedRequest::decode(&request.encode()).as_ref(), Ok(&request), "it reads back");
+    }
+    if let Ok(content) = EventContent::decode(&Bytes::copy_from_slice(data)) {
+        assert_eq!(EventContent::decode(&content.encode().into()).as_ref(), Ok(&content), "it reads back");
     }
     let texts: Vec<String> =
         data.split(|byte| *byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect();
