@@ -1,6 +1,6 @@
 //! Who is refused for sending too much, and who is not.
 
-use portero_store::Limits;
+use portero_store::{Limits, TenantKey};
 use portero_types::TenantNo;
 
 use super::*;
@@ -128,6 +128,10 @@ async fn a_tenant_holds_a_part_of_the_requests_and_the_memory_and_leaves_the_res
         ..EdgeConfig::default()
     };
     let gateway = Gateway::bounded(config).await;
+    gateway.config.change(|snapshot| {
+        let key = snapshot.tenant_keys[0].clone();
+        snapshot.tenant_keys.push(TenantKey { tenant_no: TenantNo(2), ..key });
+    });
     gateway.add(9, "stripe", Some(PRESETS[0].1), |source| source.tenant_no = TenantNo(2)).await;
     let open = |bytes: &str| {
         let headers = pairs(&[("content-length", bytes), ("expect", "100-continue")]);
@@ -186,6 +190,6 @@ async fn the_owner_is_told_of_a_limit_once_in_a_while() {
     }
     let rejections = Arc::clone(&gateway.rejections);
     gateway.stop().await;
-    let reasons: Vec<_> = rejections.rows().into_iter().map(|row| row.reason.to_string()).collect();
+    let reasons: Vec<_> = rejections.rows().into_iter().map(|row| row.reason).collect();
     assert_eq!(reasons, ["RATE_LIMITED"]);
 }
