@@ -120,8 +120,9 @@ impl Directory {
         let asked = clocks.now();
         let told = within(&config, reporter.report(store.as_ref(), Revision::default())).await?;
         let stored = patiently(&config, store.snapshot()).await?;
-        let snapshot = build(ConfigChanges::Full(stored), Arc::clone(&keyring), None).await?;
+        let snapshot = build(ConfigChanges::Full(stored), Arc::clone(&keyring), None, false).await?;
         let (revision, _) = watch::channel(snapshot.revision());
+        metrics::loaded("everything");
         metrics::applied(snapshot.revision());
         let directory = Self(Arc::new(Shared {
             store,
@@ -151,6 +152,12 @@ impl Directory {
     pub fn is_fresh(&self) -> bool {
         let shared = &self.0;
         shared.confirmed.load().is_within(shared.config.stale_after, &shared.clocks.now())
+    }
+
+    /// Whether the snapshot was known to be the latest within `age`. Never waits.
+    #[must_use]
+    pub fn is_confirmed_within(&self, age: Duration) -> bool {
+        self.0.confirmed.load().is_within(age, &self.0.clocks.now())
     }
 
     /// Among how many live processes the edge's traffic is divided, as last told; at least one. It takes up to a minute
@@ -208,7 +215,7 @@ impl Directory {
         let is_same_history = told.history.is_none() || told.history == *history;
         let mends = known.tenants_unopened() > 0 && shared.is_time_to_mend(&asked);
         if told.revision != known.revision() || !is_same_history || mends {
-            let loaded = self.apply(known, is_same_history && !mends).await?;
+            let loaded = self.apply(known, is_same_history, mends).await?;
             *history = told.history.or_else(|| history.take());
             // So that whoever waits for this process need not wait for its next look.
             if let Err(error) = self.report(loaded).await {
@@ -219,11 +226,17 @@ impl Directory {
         Ok(shared.snapshot.load().revision())
     }
 
-    /// Puts what the store has now in the place of `known`: only the changes, unless they belong to another history.
-    async fn apply(&self, known: Arc<Snapshot>, is_same_history: bool) -> Result<Revision, Error> {
+    /// Puts what the store has now in the place of `known`: only the changes, unless they belong to another history or
+    /// everything is to be `mended`.
+    async fn apply(
+        &self,
+        known: Arc<Snapshot>,
+        is_same_history: bool,
+        mends: bool,
+    ) -> Result<Revision, Error> {
         let shared = &self.0;
         let changes = async {
-            if is_same_history {
+            if is_same_history && !mends {
                 shared.store.changes(known.revision()).await
             } else {
                 shared.store.snapshot().await.map(ConfigChanges::Full)
@@ -234,7 +247,9 @@ impl Directory {
             ConfigChanges::Delta(_) => "changes",
             ConfigChanges::Full(_) => "everything",
         };
-        let snapshot = build(changes, Arc::clone(&shared.keyring), Some(known)).await?;
+        // Stores answer with everything also where the revision is one of another history.
+        let keeps_keys = is_same_history && mends;
+        let snapshot = build(changes, Arc::clone(&shared.keyring), Some(known), keeps_keys).await?;
         let loaded = snapshot.revision();
         shared.snapshot.store(Arc::new(snapshot));
         metrics::loaded(kind);
@@ -305,16 +320,24 @@ impl Follower {
     }
 }
 
-/// Opens secrets and makes recipes ready, away from the threads that serve requests.
+/// Opens secrets and makes recipes ready, away from the threads that serve requests. `keeps_keys`: everything is of the history
+/// of `former`, so what was opened of a version is still its key, whatever its row holds now.
 async fn build(
     changes: ConfigChanges,
     keyring: Arc<Keyring>,
     former: Option<Arc<Snapshot>>,
+    keeps_keys: bool,
 ) -> Result<Snapshot, Error> {
     let building = tokio::task::spawn_blocking(move || match (changes, former) {
         (ConfigChanges::Delta(delta), Some(former)) => former.apply(delta, &keyring),
         (ConfigChanges::Delta(delta), None) => Snapshot::default().apply(delta, &keyring),
-        (ConfigChanges::Full(stored), former) => Snapshot::build(stored, &keyring, former.as_deref()),
+        (ConfigChanges::Full(stored), Some(former)) if keeps_keys => {
+            Snapshot::build(stored, &keyring, Some(&former))
+        }
+        (ConfigChanges::Full(stored), former) => {
+            let former = former.map(|former| former.with_keys_of(&stored.tenant_keys));
+            Snapshot::build(stored, &keyring, former.as_ref())
+        }
     });
     building.await.map_err(|_| Error::Interrupted)
 }

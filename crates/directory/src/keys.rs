@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use portero_keyring::{Keyring, OpenError, TenantKeys};
 use portero_store::TenantKey;
+use portero_types::WrappedKey;
 
 use crate::Fault;
 
@@ -12,6 +13,8 @@ use crate::Fault;
 pub(crate) struct Held {
     /// Those that the store has.
     versions: Vec<u16>,
+    /// As the store had them when they were opened, by version.
+    wrapped: Vec<WrappedKey>,
     /// Whether all of them could be opened.
     complete: bool,
     pub(crate) keys: Result<Arc<TenantKeys>, Fault>,
@@ -45,13 +48,25 @@ impl Held {
                 "a tenant's data key cannot be opened: what it sealed waits, and its sources answer 503 if it is the newest"
             );
         }
-        Arc::new(Self { versions, complete, keys: keys.map(Arc::new) })
+        Arc::new(Self { versions, wrapped: wrapped(rows), complete, keys: keys.map(Arc::new) })
+    }
+
+    /// Whether these very rows were opened.
+    pub(crate) fn is_of(&self, rows: &[TenantKey]) -> bool {
+        self.wrapped == wrapped(rows)
     }
 
     /// Whether every stored key was opened. What could not be may be mended another time.
     pub(crate) const fn is_complete(&self) -> bool {
         self.complete
     }
+}
+
+/// By version.
+fn wrapped(rows: &[TenantKey]) -> Vec<WrappedKey> {
+    let mut keys: Vec<WrappedKey> = rows.iter().map(|row| row.key.clone()).collect();
+    keys.sort_unstable_by_key(|key| key.version);
+    keys
 }
 
 /// Opens one tenant's stored keys. Older ones that cannot be opened are left out: what they sealed is unreadable, and no more.
@@ -89,7 +104,7 @@ fn unwrap<'r>(
 #[cfg(test)]
 mod tests {
     use portero_keyring::{DataKey, KeyId};
-    use portero_types::{TenantId, TenantNo, Timestamp, WrappedKey};
+    use portero_types::{TenantId, TenantNo, Timestamp};
 
     use super::*;
 

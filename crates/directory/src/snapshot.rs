@@ -1,11 +1,11 @@
 //! All configuration at one revision, made ready for use.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use portero_keyring::{OpenError, TenantKeys, secret_aad};
 use portero_recipe::{Recipe, Secret};
-use portero_store::{Grant, Limits, Revision, Subscription, Tenant};
+use portero_store::{Grant, Limits, Revision, Subscription, Tenant, TenantKey};
 use portero_types::{
     GrantNo, IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, SubscriptionId, SubscriptionNo,
     TenantId, TenantNo, Timestamp,
@@ -139,6 +139,22 @@ impl Snapshot {
     #[must_use]
     pub fn tenants_unopened(&self) -> usize {
         self.unopened.len()
+    }
+
+    /// This without the data keys that are not those of these rows. In another line of history a number and a version may
+    /// stand for another key, and what is sealed with the former one could never be opened.
+    pub(crate) fn with_keys_of(&self, rows: &[TenantKey]) -> Self {
+        let mut stored: HashMap<TenantNo, Vec<TenantKey>> = HashMap::new();
+        for row in rows {
+            stored.entry(row.tenant_no).or_default().push(row.clone());
+        }
+        let mut kept = self.clone();
+        for (no, rows) in stored {
+            if self.keys.get(&no).is_some_and(|held| !held.is_of(&rows)) {
+                kept.keys.remove(&no);
+            }
+        }
+        kept
     }
 
     /// A tenant by name.

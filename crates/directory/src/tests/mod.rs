@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portero_keyring::{KeyId, Keyring, secret_aad};
+use portero_keyring::{DataKey, KeyId, Keyring, TenantKeys, secret_aad};
 use portero_store::{ConfigSnapshot, ConfigStore, Revision, Sealed};
 use portero_types::{
     IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, TenantId, TenantNo, Timestamp,
@@ -204,4 +204,32 @@ async fn without_its_follower_it_is_stale_after_five_seconds() {
     assert!(directory.is_fresh());
     tokio::time::advance(Duration::from_millis(1)).await;
     assert!(!directory.is_fresh());
+}
+
+/// What a tenant's number and key version stood for before a restore may be another tenant's by now.
+#[tokio::test]
+async fn after_a_restore_nothing_is_sealed_with_a_key_of_the_lost_history() {
+    let acme = TenantId::new("acme").expect("valid");
+    let keyed = |byte: u8| {
+        let key = keyring().wrap(&DataKey::new(1, [byte; 32]), &acme, [byte; 12]);
+        let mut config = snapshot(vec![source(1, "stripe")], Vec::new());
+        config.tenant_keys[0].key = key;
+        config
+    };
+    for (lost, kept) in [(21, 22), (22, 22)] {
+        let store = FixedConfig::new(keyed(lost));
+        let (directory, _) = open(&store, keyring()).await;
+        store.change(|_| ());
+        directory.refresh_now().await.expect("readable");
+        store.restore(keyed(kept));
+        directory.refresh_now().await.expect("readable");
+        let after = directory.snapshot();
+        let stored = TenantKeys::new(vec![DataKey::new(1, [kept; 32])]).expect("a set");
+        let own = after.keys_of(TenantNo(1)).expect("known").expect("opens");
+        let source = after.source_by_no(SourceNo(1)).expect("there").verification.as_ref().expect("usable");
+        for keys in [own, &source.keys] {
+            let sealed = keys.seal(b"aad", b"an event", [1; 12]);
+            assert!(stored.open(b"aad", &sealed).is_ok(), "a restart could not open it");
+        }
+    }
 }
