@@ -179,7 +179,12 @@ pub(crate) fn of_tls(failure: TlsFailure, origin: &str) -> Failure {
             "; give one by --client-cert and --client-key (or PORTERO_CLIENT_CERT and PORTERO_CLIENT_KEY)"
         }
         TlsFailure::NotTls => "; a gateway without TLS is reached by http://",
-        _ => "",
+        TlsFailure::Expired
+        | TlsFailure::NotYetValid
+        | TlsFailure::BadCertificate
+        | TlsFailure::CertificateRefused
+        | TlsFailure::Handshake
+        | _ => "",
     };
     Failure::failed(format!("no TLS with {origin}: {failure}{hint}"))
 }
