@@ -260,7 +260,7 @@ async fn a_batch_with_one_forged_item_stores_none() {
 
 /// Remembers everything, in memory.
 #[derive(Default)]
-struct Perfect(Mutex<HashMap<Key, Hit>>);
+pub(super) struct Perfect(pub(super) Mutex<HashMap<Key, Hit>>);
 
 #[async_trait]
 impl Prefilter for Perfect {
@@ -282,6 +282,7 @@ async fn a_remembered_repeat_does_not_reach_the_store_but_a_conflict_does() {
     while prefilter.0.lock().expect("not poisoned").is_empty() {
         tokio::task::yield_now().await;
     }
+    gateway.directory.refresh_now().await.expect("readable");
     let repeat = gateway.deliver(1, &stripe_event("evt_1")).await;
     assert_eq!(repeat.json()["status"], "duplicate");
     assert_eq!(repeat.json()["receipt_id"], first.json()["receipt_id"]);

@@ -10,6 +10,7 @@ mod head;
 mod large;
 mod limits;
 mod rejections;
+mod revoked;
 mod wire;
 
 use std::collections::BTreeMap;

@@ -114,7 +114,7 @@ impl Sample {
         let spki = p256.lines().filter(|line| !line.starts_with("---")).collect();
         let ed25519 = include_str!("../../../../recipe/tests/it/keys/ed25519.public.pem");
         let candidates = [
-            format!("{name}|another private key"),
+            format!("{name}|another-private-key-0"),
             "user:another password".to_owned(),
             "whsec_YW5vdGhlciBzZWNyZXQgYWx0b2dldGhlcg==".to_owned(),
             // RFC 8032, section 7.1, test 1.
