@@ -121,7 +121,7 @@ impl Config {
                 }
             }
             8 if !self.erased.contains(&TenantNo(i64::from(name / 3))) => {
-                self.another_key(TenantNo(i64::from(name / 3)), name % 3 == 0)
+                self.another_key(TenantNo(i64::from(name / 3)), name % 3 == 0);
             }
             8 => {}
             9 => {
