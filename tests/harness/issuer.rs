@@ -192,7 +192,7 @@ async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, shared: &Shared) ->
         }
         match line.trim_end().split_once(": ") {
             Some((name, value)) if name.eq_ignore_ascii_case("authorization") => {
-                value.clone_into(&mut authorization)
+                value.clone_into(&mut authorization);
             }
             Some(_) => {}
             None if line == "\r\n" => break,

@@ -1,8 +1,4 @@
 //! Every RPC: what it is called with in a place, and which action of the table that is.
-#![expect(
-    clippy::redundant_closure,
-    reason = "an action's constructor is a function of one lifetime, and one of every lifetime is wanted"
-)]
 
 use bytes::Bytes;
 use portero_auth::Action;

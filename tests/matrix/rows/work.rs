@@ -1,8 +1,4 @@
 //! The calls about subscriptions and what they carry, about grants, and about the installation.
-#![expect(
-    clippy::redundant_closure,
-    reason = "an action's constructor is a function of one lifetime, and one of every lifetime is wanted"
-)]
 
 use bytes::Bytes;
 use portero_auth::{Action, SubscriptionRef, SubscriptionScope};
