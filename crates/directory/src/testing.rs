@@ -8,10 +8,12 @@ use portero_keyring::{DataKey, Keyring, TenantKeys};
 use portero_store::{
     Change, ConfigChanges, ConfigDelta, ConfigSnapshot, ConfigStore, Error, ErrorKind, Grant, NewGrant,
     NewSecret, NewSource, NewSubscription, NewTenant, Page, Removed, Replica, ReplicaEcho, ReplicaReport,
-    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant, TenantKey,
-    TenantUpdate,
+    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
+    TenantKey, TenantUpdate,
 };
-use portero_types::{GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, TenantNo, Timestamp};
+use portero_types::{
+    GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, TenantNo, Timestamp,
+};
 use tokio::sync::Semaphore;
 
 /// Holds one snapshot, and who reported. What changes configuration fails with `Unavailable`.
