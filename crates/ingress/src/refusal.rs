@@ -191,6 +191,9 @@ impl Refusal {
     /// Tells the limits what became of a request that was refused.
     pub(crate) fn settle(&self, admission: &Admission) {
         match self {
+            // Anybody can name keys that are not there, one after another: what is fetched in vain counts, as long as the
+            // other side works.
+            Self::FetchFailed(FetchError::Busy | FetchError::Refused(400..=499)) => admission.failed(),
             Self::Rejected(_)
             | Self::EncodingUnsupported(_)
             | Self::MethodNotAllowed(_)

@@ -19,7 +19,7 @@ pub struct LimitsConfig {
     pub source: SendingLimits,
     /// Requests to one source that do not verify, per gateway. Default 20 per second, 200 at once.
     pub unverified_source: UnverifiedLimits,
-    /// Requests from one address that do not verify, per gateway. Default 100 per second, 1,000 at once.
+    /// Requests from one address to one tenant that do not verify, per gateway. Default 100 per second, 1,000 at once.
     pub unverified_address: UnverifiedLimits,
     /// How long an address that sent a request that verified is examined at that source whatever strangers do. Default 1 h.
     pub verified_for: Duration,

@@ -4,10 +4,11 @@
 //!
 //! - **What verified**, in events and bytes, by tenant and by source. Strangers use up nothing of it. Who has used it up is
 //!   refused before the body is read, which costs next to nothing.
-//! - **What did not verify**, by source and by address. A stranger pays a token of both before the body is read and gets them
+//! - **What did not verify**, by source and by tenant and address. A stranger pays a token of both before the body is read and gets them
 //!   back if the request verifies. Without tokens it is refused. An address that verified at a source within the hour needs
 //!   none there, so neither a flood of forged requests nor a stranger behind the same proxy silences a provider; everybody
-//!   else trickles in as fast as the tokens come back.
+//!   else trickles in as fast as the tokens come back. What an address is refused for at one tenant's sources counts against
+//!   it there alone: it may be a proxy's, or a provider's that another tenant has configured with a wrong secret.
 //!
 //! Memory is bounded: of tenants, sources and addresses those that were not seen for longest are forgotten.
 
@@ -52,7 +53,7 @@ struct State {
     tenants: Table<TenantNo, Spending>,
     sources: Table<SourceNo, Spending>,
     unverified_sources: Table<SourceNo, Bucket>,
-    unverified_addresses: Table<Client, Bucket>,
+    unverified_addresses: Table<(TenantNo, Client), Bucket>,
     /// When an address last verified at a source.
     verified: Table<(SourceNo, Client), Duration>,
 }
@@ -179,7 +180,8 @@ impl State {
             bucket.look(rate, now).map_err(|after| Limited::by(Limit::UnverifiedSource, after))?;
         }
         if let Some(rate) = of_address {
-            let bucket = self.unverified_addresses.entry(who.client, || Bucket::full(rate, now));
+            let bucket =
+                self.unverified_addresses.entry((who.tenant, who.client), || Bucket::full(rate, now));
             bucket.take(rate, now, 1).map_err(|after| Limited::by(Limit::UnverifiedAddress, after))?;
         }
         if let Some(rate) = of_source {
@@ -196,7 +198,8 @@ impl State {
             bucket.give_back(rate, now);
         }
         if let Some(rate) = config.unverified_address.rate() {
-            let bucket = self.unverified_addresses.entry(who.client, || Bucket::full(rate, now));
+            let bucket =
+                self.unverified_addresses.entry((who.tenant, who.client), || Bucket::full(rate, now));
             bucket.give_back(rate, now);
         }
     }

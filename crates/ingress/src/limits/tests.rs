@@ -141,6 +141,17 @@ async fn an_address_that_fails_at_many_sources_is_refused_at_the_next_and_others
     assert_eq!(of_source, 3, "what an address is refused for takes nothing of the source");
 }
 
+/// A provider calls all tenants from the same addresses, and behind a proxy that nobody told us of everybody does.
+#[tokio::test(start_paused = true)]
+async fn what_an_address_fails_at_one_tenants_sources_counts_at_no_other_tenants() {
+    let limiter = Limiter::new(config());
+    let failed: usize = (1..10).map(|source| count(2, || forge(&limiter, who(source, address(66))))).sum();
+    assert_eq!(failed, 5);
+    let other = Who { tenant: TenantNo(2), ..who(20, address(66)) };
+    send(&limiter, other, 1, 1).expect("examined: it never failed here");
+    assert_eq!(limiter.admit(who(21, address(66))).expect_err("limited").limit, Limit::UnverifiedAddress);
+}
+
 #[tokio::test(start_paused = true)]
 async fn strangers_that_verify_or_fail_through_no_fault_of_theirs_get_their_tokens_back() {
     let limiter = Limiter::new(LimitsConfig { tenant: LimitsConfig::none().tenant, ..config() });

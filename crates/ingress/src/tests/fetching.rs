@@ -5,6 +5,7 @@ use portero_outbound::FetchError;
 
 use super::*;
 use crate::testing::Fault;
+use crate::{LimitsConfig, UnverifiedLimits};
 
 const SNS: u8 = 20;
 const PAYPAL: u8 = 21;
@@ -42,7 +43,10 @@ fn read(body: &[u8]) -> serde_json::Value {
 }
 
 async fn started() -> Gateway {
-    let gateway = Gateway::start().await;
+    with_providers(Gateway::start().await).await
+}
+
+async fn with_providers(gateway: Gateway) -> Gateway {
     let topic = |source: &mut portero_store::Source| {
         source.settings.insert("topic_arn".to_owned(), TOPIC.to_owned());
     };
@@ -91,6 +95,31 @@ async fn what_cannot_be_fetched_is_503_and_the_provider_comes_again() {
     let kept = Arc::clone(&gateway.rejections);
     gateway.stop().await;
     assert!(kept.rows().iter().all(|row| row.reason == "FETCH_FAILED") && kept.rows().len() == 3);
+}
+
+/// Else who names made-up keys is never limited.
+#[tokio::test]
+async fn who_names_keys_that_are_not_there_is_refused_unread_after_some() {
+    let one = UnverifiedLimits { per_second: 1, burst: 3 };
+    let limits = LimitsConfig { unverified_source: one, ..LimitsConfig::default() };
+    let gateway =
+        with_providers(Gateway::bounded(EdgeConfig { limits, ..EdgeConfig::default() }).await).await;
+    let sample = sample("paypal", "plain");
+    for error in [FetchError::TimedOut, FetchError::Unreachable, FetchError::Refused(503)] {
+        for _ in 0..5 {
+            gateway.fetch.answer(&sample.certificate_url, Err(error));
+            let reply = gateway.post(PAYPAL, &sample.headers, &sample.body).await;
+            assert_eq!(reply.status, 503, "the other side is down, which is nobody's fault: {reply:?}");
+        }
+    }
+    let mut statuses = Vec::new();
+    for n in 0..8 {
+        let error = if n % 2 == 0 { FetchError::Refused(404) } else { FetchError::Busy };
+        gateway.fetch.answer(&sample.certificate_url, Err(error));
+        statuses.push(gateway.post(PAYPAL, &sample.headers, &sample.body).await.status);
+    }
+    assert_eq!((statuses[..3].to_vec(), statuses[7]), (vec![503; 3], 429), "{statuses:?}");
+    gateway.stop().await;
 }
 
 #[tokio::test]
