@@ -2,15 +2,17 @@
 
 use std::ops::Deref;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use portero_client::v1::admin_service_client::AdminServiceClient;
-use portero_client::{ClientConfig, Tls, Token};
+use portero_client::{ClientConfig, SubscribeOptions, Subscriber, Tls, Token};
 use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, HeaderValue, Request, Response, header::AUTHORIZATION};
 use tonic::codegen::{BoxFuture, Service, StdError};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
+use super::attentive::Attentive;
 use super::canaries;
 
 /// The admin service by way of [`Heard`].
@@ -55,6 +57,12 @@ impl Client {
     /// The admin service.
     pub(crate) fn admin(&self) -> Admin {
         self.admin.clone()
+    }
+
+    /// A subscription, as the SDK has it.
+    pub(crate) fn subscribe(&self, name: &str, mut options: SubscribeOptions) -> Subscriber {
+        options.observer = Arc::new(Attentive(options.observer));
+        self.sdk.subscribe(name, options)
     }
 }
 

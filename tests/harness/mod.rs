@@ -1,6 +1,7 @@
 //! What the tests stand on: gateways as child processes, providers that sign and retry, consumers that keep books, and a
 //! network that can be broken.
 
+mod attentive;
 mod authority;
 mod bare;
 pub(crate) mod canaries;
