@@ -14,6 +14,7 @@ mod crash;
 mod database;
 mod demo;
 mod dev;
+mod encryption;
 mod explanation;
 mod failure_modes;
 mod faults;

@@ -65,8 +65,13 @@ impl Opener {
         let mut all = Vec::with_capacity(events.len());
         for event in events {
             let receipt_id = event.receipt_id;
+            if event.is_erased {
+                // Though the key may be in memory for a moment more.
+                all.push((receipt_id, Opened::Erased));
+                continue;
+            }
             let mut opened = open(&snapshot, &event);
-            if matches!(opened, Err(Trouble::Unknown(_))) && !event.is_erased && !looked {
+            if matches!(opened, Err(Trouble::Unknown(_))) && !looked {
                 looked = true;
                 // When it fails the former one is as good: what it does not know waits.
                 let _ = self.directory.refresh_now().await;
@@ -81,7 +86,6 @@ impl Opener {
     fn judge(&self, event: StoredEvent, opened: Result<EventContent, Trouble>) -> Opened {
         match opened {
             Ok(content) => Opened::Event(event.with_content(content)),
-            Err(_) if event.is_erased => Opened::Erased,
             Err(Trouble::Unknown(cause) | Trouble::Broken(cause)) => {
                 self.tell(&event, &cause);
                 Opened::Unreadable

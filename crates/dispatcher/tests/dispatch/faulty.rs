@@ -9,11 +9,9 @@ use async_trait::async_trait;
 use portero_store::{
     ClaimedLane, DeadLetter, DynStore, Error, ErrorKind, Hint, HintStore, Hints, LaneFlush, LaneKey,
     LaneRequest, LaneStore, LogEntry, LogPage, LogStore, NewSession, PageRequest, ParkedListing, Result,
-    Roll,
-    StoredEvent};
-use portero_types::{
-    EntityHash, Generation, LaneCount, LaneNo, ReceiptId, SessionId, Shard, SubscriptionNo,
+    Roll, StoredEvent,
 };
+use portero_types::{EntityHash, Generation, LaneCount, LaneNo, ReceiptId, SessionId, Shard, SubscriptionNo};
 use tokio::sync::watch;
 
 /// What becomes of the next flushes.

@@ -13,6 +13,7 @@ mod hints;
 #[path = "../../../store-postgres/tests/it/harness.rs"]
 mod postgres;
 mod rolling;
+mod sealed;
 mod sharing;
 mod support;
 mod suspended;
