@@ -8,6 +8,8 @@ use portero_types::Timestamp;
 
 /// A secret ends soon when it does so within this time.
 const SOON: Duration = Duration::from_hours(24);
+/// So long a secret must have been quiet at least, however soon the provider gives up: who uses it may do so once a day.
+const QUIET_MIN: Duration = Duration::from_hours(24);
 /// A secret is in use when it verified something within this time.
 const IN_USE: Duration = Duration::from_hours(1);
 
@@ -52,11 +54,16 @@ fn judge(of: &Used<'_>, others: &[Used<'_>], redelivery: Duration, now: Timestam
     };
     let (quiet_since, what) = match of.last() {
         Some(last) => (last, "not used"),
-        None => (of.secret.not_before, "never used"),
+        // It may have been told to begin before it was there.
+        None => (of.secret.not_before.max(of.secret.created_at), "never used"),
     };
     let quiet = now.since(quiet_since);
-    let again = format!("the {} within which the provider sends again", span(redelivery));
-    if quiet <= redelivery {
+    let again = if redelivery < QUIET_MIN {
+        format!("the {} after which a secret counts as unused", span(QUIET_MIN))
+    } else {
+        format!("the {} within which the provider sends again", span(redelivery))
+    };
+    if quiet <= redelivery.max(QUIET_MIN) {
         return (false, format!("{what} for {}, which is less than {again}", span(quiet)));
     }
     match other.usage.filter(|usage| usage.last_used_at > quiet_since) {
@@ -201,6 +208,23 @@ mod tests {
             !safe && reason.starts_with("not used for 71 hours, which is less than the 72 hours"),
             "{reason}"
         );
+    }
+
+    #[test]
+    fn a_secret_that_was_just_added_or_is_used_now_and_then_is_not_safe() {
+        let busy = usage(2, NOW - 1, 1_204);
+        let new = secret(2, 0, None);
+        let old = Secret { created_at: at(NOW - 5), ..secret(1, 0, None) };
+        let (safe, reason) = judged((&old, None), &[(&new, Some(&busy))]);
+        assert!(!safe && reason.starts_with("never used for 5 seconds"), "{reason}");
+        let quiet = |since: i64| {
+            let usage = usage(1, NOW - since, 9);
+            let (old, others) = (secret(1, 0, None), [Used { secret: &new, usage: Some(&busy) }]);
+            judge(&Used { secret: &old, usage: Some(&usage) }, &others, Duration::from_secs(90), at(NOW))
+        };
+        let (safe, reason) = quiet(HOUR);
+        assert!(!safe && reason.contains("the 24 hours after which a secret counts as unused"), "{reason}");
+        assert!(quiet(25 * HOUR).0);
     }
 
     #[test]

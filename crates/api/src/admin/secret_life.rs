@@ -8,7 +8,7 @@ use portero_proto::v1::retire_secret_request::End;
 use portero_store::Revision;
 use tonic::{Request, Response, Status};
 
-use super::secret_view::redelivery;
+use super::secret_view::overlap;
 use super::secrets::Wanted;
 use super::{Admin, Answer, split};
 use crate::error::{from_store, invalid};
@@ -30,7 +30,7 @@ impl Admin {
         let recipe = self.recipe(&tenant, &source, &message.parent).await?;
         let overlap = match &message.overlap {
             Some(given) => time::duration(given, "overlap", END_MAX)?,
-            None => redelivery(Some(&recipe)),
+            None => overlap(&recipe),
         };
         let wanted = Wanted {
             tenant: &tenant,

@@ -15,6 +15,9 @@ use crate::time;
 
 /// For how long the provider sends an event again, where the recipe does not say it: most stop sooner.
 pub(super) const REDELIVERY_UNKNOWN: Duration = Duration::from_hours(72);
+/// How long the others go on at least when a secret is rotated and nobody says it: people and providers need time to change
+/// over, however soon the provider gives up sending again.
+const OVERLAP_MIN: Duration = Duration::from_hours(24);
 /// Most secrets of one source that are looked at together.
 pub(super) const SECRETS_MAX: u32 = 1_000;
 
@@ -56,8 +59,13 @@ impl Admin {
 }
 
 /// For how long the provider sends an event again.
-pub(super) fn redelivery(recipe: Option<&Recipe>) -> Duration {
+fn redelivery(recipe: Option<&Recipe>) -> Duration {
     recipe.and_then(|recipe| recipe.info().redelivery).unwrap_or(REDELIVERY_UNKNOWN)
+}
+
+/// How long the others go on when a secret is rotated.
+pub(super) fn overlap(recipe: &Recipe) -> Duration {
+    redelivery(Some(recipe)).max(OVERLAP_MIN)
 }
 
 impl Secrets {

@@ -107,7 +107,8 @@ impl Admin {
         }
     }
 
-    /// Refuses what is another secret's value: one that was revoked must not come back, and one that verifies is there.
+    /// Refuses what is another secret's value: one that was revoked must not come back, and one that verifies,
+    /// or will, is there.
     async fn require_new_value(
         &self,
         keys: &TenantKeys,
@@ -118,19 +119,16 @@ impl Admin {
         let now = self.now();
         for known in page.map_err(|error| from_store(&error))?.items.iter().filter(|known| known.id != *id) {
             let state = known.state(now);
-            if !matches!(state, SecretState::Revoked | SecretState::Active | SecretState::Retiring)
-                || !is_same(keys, known, value, tenant, source)
-            {
-                continue;
+            let what = match state {
+                SecretState::Retired => continue,
+                SecretState::Revoked => "was revoked: have the provider make a new one",
+                SecretState::Active | SecretState::Retiring => "verifies already",
+                // Under two names it would have to be revoked twice.
+                SecretState::Planned => "is planned already",
+            };
+            if is_same(keys, known, value, tenant, source) {
+                return Err(invalid("value", format!("is that of '{}', which {what}", known.id)));
             }
-            return Err(if state == SecretState::Revoked {
-                invalid(
-                    "value",
-                    format!("is that of '{}', which was revoked: have the provider make a new one", known.id),
-                )
-            } else {
-                invalid("value", format!("is that of '{}', which verifies already", known.id))
-            });
         }
         Ok(())
     }

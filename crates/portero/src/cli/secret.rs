@@ -68,7 +68,7 @@ sends again is still taken. `portero secret show` says when an old one is safe t
         #[command(flatten)]
         given: GivenSecret,
         /// How long the others go on after it begins, such as 3days; default: as long as the provider sends an event again,
-        /// by the preset, and 3 days where that is unknown.
+        /// by the preset, and at least a day; 3 days where that is unknown.
         #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
         overlap: Option<Duration>,
         /// Return only when every gateway takes the new one: only then switch the provider over.

@@ -87,6 +87,15 @@ async fn a_rotation_lets_the_old_secret_live_as_long_as_the_provider_may_send_ag
 }
 
 #[tokio::test]
+async fn a_provider_that_gives_up_soon_leaves_people_a_day_to_change_over() {
+    let service = Service::start().await;
+    service.create("pay", preset("intercom")).await.expect("created");
+    service.add_secret("pay", "old", SECRET).await;
+    let answer = rotate(&service, "new", OTHER, None).await.expect("rotated");
+    assert_eq!(answer.retiring[0].not_after, after(DAY), "an hour by the preset");
+}
+
+#[tokio::test]
 async fn a_planned_rotation_counts_its_overlap_from_the_new_ones_beginning() {
     let service = service().await;
     let request = v1::RotateSecretRequest {
@@ -167,6 +176,19 @@ async fn a_value_that_verifies_already_is_not_added_twice() {
     assert_eq!(bad_field(twice), "value");
     retire(&service, "old", None).await.expect("retired");
     create(&service, "back", SECRET).await.expect("a rotation is undone");
+}
+
+#[tokio::test]
+async fn a_planned_secrets_value_is_not_added_under_another_name_which_would_outlive_its_revocation() {
+    let service = service().await;
+    let planned = v1::CreateSecretRequest {
+        parent: name("pay"),
+        secret_id: "planned".to_owned(),
+        value: OTHER.to_owned(),
+        not_before: after(DAY),
+    };
+    service.admin.do_create_secret(service.acme(planned)).await.expect("planned");
+    assert_eq!(bad_field(create(&service, "again", OTHER).await), "value");
 }
 
 #[tokio::test]
