@@ -28,6 +28,8 @@ use crate::setup::Setup;
 const SOURCES_OF_TENANT: u32 = 100;
 /// How long a change may take to be applied.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Time between two changes: a storm of them is applied in portions, which is another question.
+const PAUSE: Duration = Duration::from_millis(50);
 /// At least this many times faster than reading everything.
 const RATIO_AIM: f64 = 20.0;
 
@@ -101,6 +103,7 @@ async fn measure(options: &Options, url: &str) -> anyhow::Result<Report> {
     let (mut changes, mut applied, mut loads) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..options.changes.max(options.loads) {
         if round < options.changes {
+            tokio::time::sleep(PAUSE).await;
             let source = &sources[(round as usize * 7_919) % sources.len()];
             let (change, seen) = change(&setup, &directory, source, round).await?;
             changes.push(change);
