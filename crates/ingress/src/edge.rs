@@ -1,8 +1,11 @@
 //! One request, from its head to its answer: everything that comes before its body is read, and the answer after.
 
+mod admission;
+
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -23,9 +26,8 @@ use crate::answer::{Answer, AnswerBody};
 use crate::config::EdgeConfig;
 use crate::encoding::{self, Coding};
 use crate::handshake::SecretWriter;
-use crate::limits::client::Client;
+use crate::limits::Limiter;
 use crate::limits::in_flight::{Held, Memory};
-use crate::limits::{Admission, Limiter, Rates, Who};
 use crate::process::{self, Work};
 use crate::refusal::Refusal;
 use crate::rejections::{RejectionQueue, Seen};
@@ -78,6 +80,7 @@ pub(crate) struct Shared {
     /// Requests past their heads by tenant.
     tenant_requests: Arc<Held<TenantNo>>,
     limiter: Arc<Limiter>,
+    warned_of_proxies: AtomicBool,
     /// One permit per large body that is examined.
     large: Semaphore,
     /// Everything that goes on when a client leaves.
@@ -100,6 +103,7 @@ impl Edge {
         Self(Arc::new(Shared {
             tenant_memory: Held::new(tenant_bytes),
             tenant_requests: Held::new(part(config.requests_max).max(1)),
+            warned_of_proxies: AtomicBool::new(false),
             limiter: Limiter::new(config.limits.clone()),
             memory: Arc::new(Semaphore::new(config.body_bytes_in_flight_max)),
             requests: Arc::new(Semaphore::new(config.requests_max)),
@@ -248,34 +252,6 @@ impl Edge {
             admission,
         };
         self.run(work, held).await
-    }
-
-    /// Whether the sender may send, and to this source.
-    fn within_limits(
-        &self,
-        source: &Source,
-        head: &request::Parts,
-        peer: Option<IpAddr>,
-    ) -> Result<Admission, Refusal> {
-        let Shared { config, parts, limiter, .. } = &*self.0;
-        let address = peer.map(|peer| config.trusted_proxies.client_address(peer, &head.headers));
-        let tenant = parts.directory.snapshot().tenant_by_no(source.tenant_no).map(|tenant| tenant.limits);
-        let gateways = parts.directory.edges();
-        let who = Who {
-            tenant: source.tenant_no,
-            source: source.no,
-            client: address.map_or(Client::unknown(), Client::of),
-            tenant_rates: Rates::of(&tenant.unwrap_or_default(), &config.limits.tenant, gateways),
-            source_rates: Rates::of(&source.limits, &config.limits.source, gateways),
-        };
-        limiter.admit(who).map_err(Refusal::Limited)
-    }
-
-    /// Leave to hold a request, of the whole and of the tenant's part.
-    fn slot(&self, source: &Source) -> Result<impl Send + 'static + use<>, Refusal> {
-        let tenant = self.0.tenant_requests.take(source.tenant_no, 1).ok_or(Refusal::TenantOverloaded)?;
-        let whole = Arc::clone(&self.0.requests).try_acquire_owned().map_err(|_| Refusal::Overloaded)?;
-        Ok((tenant, whole))
     }
 
     /// The body and what it is packed in. Nothing is read of one that cannot be taken anyway.

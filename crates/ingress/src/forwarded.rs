@@ -78,6 +78,11 @@ impl TrustedProxies {
     }
 }
 
+/// Whether a request says for whom it is forwarded, in whichever header.
+pub(crate) fn is_named(headers: &HeaderMap) -> bool {
+    headers.contains_key(X_FORWARDED_FOR) || headers.contains_key(FORWARDED)
+}
+
 /// Addresses with a common prefix, such as `10.0.0.0/8`; one address without a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
