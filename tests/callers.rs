@@ -11,7 +11,7 @@ use tonic_types::StatusExt as _;
 
 use crate::harness::issuer::{IssuerKey, KeyServer, claims, key_set, sign_with_secret, unsigned};
 use crate::harness::{
-    Client, Consumer, Gateway, Kind, Setup, Site, eventually, now, stripe_event, subscription,
+    Admin, Client, Consumer, Gateway, Heard, Kind, Setup, Site, eventually, now, stripe_event, subscription,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ const ADMIN: &str = "ops@example.test";
 /// What a call that anybody with the right grant may make says to this token.
 async fn answer(gateway: &Gateway, token: &str) -> Result<(), Status> {
     let request = v1::GetTenantRequest { name: "tenants/acme".to_owned() };
-    gateway.client(token).await.admin().get_tenant(request).await.map(drop)
+    Admin::new(Heard::new(gateway.grpc_url(), token)).get_tenant(request).await.map(drop)
 }
 
 /// The stable code of a refusal.
@@ -111,6 +111,9 @@ async fn a_token_that_is_no_good_is_refused_with_a_reason_of_its_own_and_costs_n
         let ended = tokio::time::timeout(PATIENCE, run).await.expect("a refused subscription ends at once");
         assert_eq!(ended.expect_err(what).kind(), portero_client::ErrorKind::Unauthenticated, "{what}");
     }
+    // The SDK sends no such token.
+    let endless = answer(&gateway, &"a".repeat(20 * 1024)).await.expect_err("an endless token");
+    assert_eq!((endless.code(), reason(&endless).as_str()), (Code::Unauthenticated, "TOKEN_TOO_LARGE"));
     // Its own claim to a role is nothing to this issuer, whose claims nobody here controls.
     let mut boastful = claims(ISSUER, "portero", "mallory@example.test");
     boastful["portero"] = json!({ "role": "platform-admin" });
@@ -249,7 +252,7 @@ async fn a_grant_that_is_taken_back_at_one_gateway_ends_the_streams_of_another_w
         };
         let message =
             v1::SettleRequest { subscription: "subscriptions/billing".to_owned(), items: vec![nothing] };
-        let channel = crate::harness::Heard::new(other.grpc_url(), &token);
+        let channel = Heard::new(other.grpc_url(), &token);
         SubscriberServiceClient::new(channel).settle(message).await.ok()
     })
     .await;

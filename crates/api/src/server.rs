@@ -26,6 +26,8 @@ use crate::subscriber::Subscriber;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONCURRENT_STREAMS_MAX: u32 = 64;
+/// Room for a token that is too long to be told so.
+const HEADERS_BYTES_MAX: u32 = 64 << 10;
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 const DECODE_BYTES_MAX: usize = 1 << 20;
@@ -108,8 +110,14 @@ impl Api {
             Entrance::new(server, gate.clone())
         });
         let admin = config.keyring.filter(|_| config.services.admin).map(|keyring| {
-            let service =
-                Admin::new(config.store, config.directory, keyring, gate.clone(), config.clock, config.entropy);
+            let service = Admin::new(
+                config.store,
+                config.directory,
+                keyring,
+                gate.clone(),
+                config.clock,
+                config.entropy,
+            );
             let server = AdminServiceServer::new(service)
                 .max_decoding_message_size(ADMIN_DECODE_BYTES_MAX)
                 .max_encoding_message_size(ENCODE_BYTES_MAX);
@@ -126,6 +134,7 @@ impl Api {
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .max_concurrent_streams(CONCURRENT_STREAMS_MAX)
+            .http2_max_header_list_size(HEADERS_BYTES_MAX)
             .http2_keepalive_interval(Some(KEEPALIVE_EVERY))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .add_service(health_service)
