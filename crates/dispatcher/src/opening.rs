@@ -20,7 +20,7 @@ const TOLD_MAX: usize = 1_024;
 /// What can be delivered of an event.
 pub(crate) enum Opened {
     /// All of it.
-    Event(Event),
+    Event(Box<Event>),
     /// Nothing, ever: its tenant was erased.
     Erased,
     /// Nothing, until somebody mends what is stored, or the keyring.
@@ -85,7 +85,7 @@ impl Opener {
 
     fn judge(&self, event: StoredEvent, opened: Result<EventContent, Trouble>) -> Opened {
         match opened {
-            Ok(content) => Opened::Event(event.with_content(content)),
+            Ok(content) => Opened::Event(Box::new(event.with_content(content))),
             Err(Trouble::Unknown(cause) | Trouble::Broken(cause)) => {
                 self.tell(&event, &cause);
                 Opened::Unreadable

@@ -267,7 +267,7 @@ impl Batch {
         let (mut frames, mut frame, mut bytes) = (Vec::new(), Vec::new(), 0);
         for bare in &self.bare {
             let event = match events.remove(&bare.receipt_id) {
-                Some(Opened::Event(event)) => event,
+                Some(Opened::Event(event)) => *event,
                 Some(Opened::Unreadable) => {
                     unsent.push((bare.token, Undeliverable::Unreadable));
                     continue;
