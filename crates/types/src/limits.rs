@@ -15,6 +15,8 @@ pub const EVENTS_PER_REQUEST_MAX: usize = 4_096;
 pub const SIGNATURES_PER_REQUEST_MAX: usize = 16;
 /// Most secrets of one source that may verify at the same moment.
 pub const ACTIVE_SECRETS_MAX: usize = 8;
+/// Most secrets of one source that are kept, planned, ended and revoked ones included.
+pub const SECRETS_PER_SOURCE_MAX: usize = 512;
 /// Longest signature header read, bytes.
 pub const SIGNATURE_HEADER_BYTES_MAX: usize = 8 * 1024;
 /// Deepest nesting of JSON that extraction follows.

@@ -3,7 +3,7 @@
 use portero_store::{
     Change, Error, ErrorKind, NewAuditEntry, NewSecret, Page, Result, Revision, Sealed, Secret,
 };
-use portero_types::limits::ACTIVE_SECRETS_MAX;
+use portero_types::limits::{ACTIVE_SECRETS_MAX, SECRETS_PER_SOURCE_MAX};
 use portero_types::{SecretId, SecretNo, SourceId, SourceNo, TenantId, Timestamp};
 use sqlx::postgres::PgRow;
 
@@ -151,6 +151,7 @@ async fn add_in(changing: &mut Changing, secret: &NewSecret, unseen: bool) -> Re
     .bind(added.source_no.0);
     changing.rows(end_wait).await?;
 
+    few_in_all(changing, added.source_no).await?;
     few_at_once(changing, added.source_no).await?;
     let of = (&secret.tenant, &secret.source);
     let entry = NewAuditEntry::secret(&changing.change, "CreateSecret", of, None, Some(&added));
@@ -158,16 +159,33 @@ async fn add_in(changing: &mut Changing, secret: &NewSecret, unseen: bool) -> Re
     Ok(added)
 }
 
-/// The number of active secrets can only reach its peak at the moment when one of them begins.
+/// Every gateway holds those that have not ended, and every change looks at them while it holds up all others.
+async fn few_in_all(changing: &mut Changing, source_no: SourceNo) -> Result<()> {
+    let kept = sqlx::query("SELECT count(*) AS kept FROM secrets WHERE source_no = $1").bind(source_no.0);
+    let kept = one(&changing.rows(kept).await?, |row| get::<i64>(row, "kept"))?.unwrap_or(0);
+    if usize::try_from(kept).is_ok_and(|kept| kept <= SECRETS_PER_SOURCE_MAX) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::FailedPrecondition,
+        format!(
+            "the source keeps {SECRETS_PER_SOURCE_MAX} secrets, the most that it can: delete ended or revoked ones"
+        ),
+    ))
+}
+
+/// The number of active secrets can only reach its peak at the moment when one of them begins. Those that have ended are over.
 pub(super) async fn few_at_once(changing: &mut Changing, source_no: SourceNo) -> Result<()> {
     let peak = sqlx::query(
         "SELECT coalesce(max(active), 0) AS peak FROM (
              SELECT (SELECT count(*) FROM secrets o WHERE o.source_no = k.source_no AND o.revoked_at IS NULL
-                     AND o.not_before <= k.not_before AND (o.not_after IS NULL OR o.not_after > k.not_before)) AS active
-             FROM secrets k WHERE k.source_no = $1
+                     AND o.not_before <= k.not_before AND (o.not_after IS NULL OR o.not_after > k.not_before)
+                     AND (o.not_after IS NULL OR o.not_after > $2)) AS active
+             FROM secrets k WHERE k.source_no = $1 AND k.revoked_at IS NULL AND (k.not_after IS NULL OR k.not_after > $2)
          ) moments",
     )
-    .bind(source_no.0);
+    .bind(source_no.0)
+    .bind(changing.change.at.as_micros());
     let peak = one(&changing.rows(peak).await?, |row| get::<i64>(row, "peak"))?.unwrap_or(0);
     if usize::try_from(peak).is_ok_and(|peak| peak <= ACTIVE_SECRETS_MAX) {
         return Ok(());

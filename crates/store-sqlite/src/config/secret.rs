@@ -2,7 +2,7 @@
 
 use portero_store::overlap::most_at_once;
 use portero_store::{Change, NewAuditEntry, NewSecret, Page, Result, Revision, Sealed, Secret};
-use portero_types::limits::ACTIVE_SECRETS_MAX;
+use portero_types::limits::{ACTIVE_SECRETS_MAX, SECRETS_PER_SOURCE_MAX};
 use portero_types::{SecretId, SecretNo, SourceId, SourceNo, TenantId, Timestamp};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
@@ -10,7 +10,7 @@ use sqlx::{SqliteConnection, SqlitePool};
 use super::{database_now, failed_precondition, insert_error, one_more, page, raise_revision, source};
 use crate::audit::append_in;
 use crate::error::{not_found, statement};
-use crate::row::{get, parse, timestamp};
+use crate::row::{get, parse, timestamp, unsigned};
 
 /// Secrets of a live source, by tenant and source; a condition follows.
 macro_rules! secrets_of {
@@ -70,15 +70,32 @@ async fn insert(
         .execute(&mut *connection)
         .await
         .map_err(statement)?;
-    few_at_once(connection, source_no).await?;
+    few_in_all(connection, source_no).await?;
+    few_at_once(connection, source_no, change.at).await?;
     let (added, of) = (read(&row)?, (&new.tenant, &new.source));
     append_in(connection, NewAuditEntry::secret(change, "CreateSecret", of, None, Some(&added))).await?;
     Ok(added)
 }
 
-/// Refuses more of them at one moment than the edge is ready to try.
-pub(super) async fn few_at_once(connection: &mut SqliteConnection, source_no: SourceNo) -> Result<()> {
-    if most_at_once(&spans(connection, source_no).await?) <= ACTIVE_SECRETS_MAX {
+/// The gateway holds those that have not ended, and every change looks at them while it holds up all others.
+async fn few_in_all(connection: &mut SqliteConnection, source_no: SourceNo) -> Result<()> {
+    let sql = "SELECT count(*) AS kept FROM secrets WHERE source_no = ?";
+    let row = sqlx::query(sql).bind(source_no.0).fetch_one(connection).await.map_err(statement)?;
+    if unsigned::<usize>(&row, "kept")? <= SECRETS_PER_SOURCE_MAX {
+        return Ok(());
+    }
+    Err(failed_precondition(format!(
+        "the source keeps {SECRETS_PER_SOURCE_MAX} secrets, the most that it can: delete ended or revoked ones"
+    )))
+}
+
+/// Refuses more of them at one moment than the edge is ready to try. Those that have ended are over.
+pub(super) async fn few_at_once(
+    connection: &mut SqliteConnection,
+    source_no: SourceNo,
+    now: Timestamp,
+) -> Result<()> {
+    if most_at_once(&spans(connection, source_no, now).await?) <= ACTIVE_SECRETS_MAX {
         return Ok(());
     }
     Err(failed_precondition(format!(
@@ -108,9 +125,12 @@ pub(super) async fn add_by_handshake(
 async fn spans(
     connection: &mut SqliteConnection,
     source_no: SourceNo,
+    now: Timestamp,
 ) -> Result<Vec<(Timestamp, Option<Timestamp>)>> {
-    let sql = "SELECT not_before, not_after FROM secrets WHERE source_no = ? AND revoked_at IS NULL";
-    let rows = sqlx::query(sql).bind(source_no.0).fetch_all(connection).await.map_err(statement)?;
+    let sql = "SELECT not_before, not_after FROM secrets WHERE source_no = ? AND revoked_at IS NULL \
+               AND (not_after IS NULL OR not_after > ?)";
+    let query = sqlx::query(sql).bind(source_no.0).bind(now.as_micros());
+    let rows = query.fetch_all(connection).await.map_err(statement)?;
     rows.iter().map(|row| Ok((timestamp(row, "not_before")?, not_after(row)?))).collect()
 }
 

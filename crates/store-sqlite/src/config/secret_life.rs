@@ -45,7 +45,7 @@ pub(super) async fn retire(
         .fetch_one(&mut *connection)
         .await
         .map_err(statement)?;
-    few_at_once(connection, secret.source_no).await?;
+    few_at_once(connection, secret.source_no, change.at).await?;
     let retired = read(&row)?;
     record(connection, &change, "RetireSecret", &name, (&secret, Some(&retired))).await?;
     Ok(retired)

@@ -161,6 +161,7 @@ macro_rules! conformance {
             rotation_ends_the_others_that_have_no_end_yet,
             too_many_secrets_active_at_one_moment_are_refused,
             secrets_that_never_overlap_are_not_counted_together,
+            a_source_keeps_so_many_secrets_and_no_more,
             sixteen_secrets_added_at_once_stay_within_the_limit,
             the_snapshot_forgets_secrets_a_day_after_their_end,
         ]);

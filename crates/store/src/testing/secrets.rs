@@ -1,7 +1,7 @@
 //! Secrets: overlap, rotation, and how many may verify at one moment.
 
 use portero_types::Timestamp;
-use portero_types::limits::ACTIVE_SECRETS_MAX;
+use portero_types::limits::{ACTIVE_SECRETS_MAX, SECRETS_PER_SOURCE_MAX};
 use tokio::task::JoinSet;
 
 use super::fixture::{DAY_SECS, Fixture, NOW, new_secret, secret_id, source_id, tenant_id, tester};
@@ -84,6 +84,24 @@ pub async fn secrets_that_never_overlap_are_not_counted_together(database: &dyn 
         };
         fixture.store.add_secret(new, &tester()).await.expect("at most two verify at one moment");
     }
+}
+
+pub async fn a_source_keeps_so_many_secrets_and_no_more(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    let most = i64::try_from(SECRETS_PER_SOURCE_MAX).expect("small");
+    let new = |n: i64| NewSecret {
+        not_before: at(n - most),
+        retire_others_at: Some(at(n - most + 1)),
+        ..new_secret(&format!("s{n}"))
+    };
+    for n in 0..most {
+        fixture.store.add_secret(new(n), &tester()).await.expect("one at a time, and none now");
+    }
+    assert_fails(fixture.store.add_secret(new(most), &tester()).await, ErrorKind::FailedPrecondition);
+    let (acme, stripe) = (tenant_id("acme"), source_id("stripe-eu"));
+    let ended = secret_id("s0");
+    fixture.store.delete_secret(&acme, &stripe, &ended, &tester()).await.expect("it ended long ago");
+    fixture.store.add_secret(new(most), &tester()).await.expect("there is room again");
 }
 
 pub async fn sixteen_secrets_added_at_once_stay_within_the_limit(database: &dyn Database) {
