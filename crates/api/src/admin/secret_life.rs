@@ -8,7 +8,7 @@ use portero_proto::v1::retire_secret_request::End;
 use portero_store::Revision;
 use tonic::{Request, Response, Status};
 
-use super::secret_view::overlap;
+use super::secret_view::{overlap, to_proto};
 use super::secrets::Wanted;
 use super::{Admin, Answer, split};
 use crate::error::{from_store, invalid};
@@ -16,6 +16,8 @@ use crate::{name, time};
 
 /// Farthest end of a secret.
 const END_MAX: Duration = Duration::from_hours(90 * 24);
+/// Named when it is not known which gateways have applied a rotation.
+const UNKNOWN_REPLICAS: &str = "any gateway: their reports cannot be read";
 /// How long a call waits for the other gateways.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -43,13 +45,23 @@ impl Admin {
         };
         let change = self.change(&caller, &metadata);
         let (secret, value) = self.add(wanted, &change).await?;
-        let (revision, unconfirmed_replicas) = self.applied(message.wait).await?;
-        let secrets = self.secrets_of(&tenant, &source, Some(&recipe)).await?;
-        let mut shown = secrets.brief(&secret);
+        let (applied, secrets) =
+            (self.applied(message.wait).await, self.secrets_of(&tenant, &source, Some(&recipe)).await);
+        // The value is told only now: whatever else cannot be found out any more must not take it along.
+        let (revision, unconfirmed_replicas) = match applied {
+            Ok(applied) => applied,
+            Err(_) if !value.is_empty() => (Revision::default(), vec![UNKNOWN_REPLICAS.to_owned()]),
+            Err(status) => return Err(status),
+        };
+        let (mut shown, retiring) = match secrets {
+            Ok(secrets) => (secrets.brief(&secret), secrets.retiring()),
+            Err(_) if !value.is_empty() => (to_proto(&tenant, &source, &secret, self.now()), Vec::new()),
+            Err(status) => return Err(status),
+        };
         shown.value = value;
         Ok(Response::new(v1::RotateSecretResponse {
             secret: Some(shown),
-            retiring: secrets.retiring(),
+            retiring,
             unconfirmed_replicas,
             revision: revision.0,
         }))

@@ -14,7 +14,7 @@ use sha2::Digest as _;
 use subtle::ConstantTimeEq as _;
 use tonic::{Request, Response, Status};
 
-use super::secret_view::{SECRETS_MAX, Secrets};
+use super::secret_view::{SECRETS_MAX, Secrets, to_proto};
 use super::{Admin, Answer, split};
 use crate::error::{from_store, invalid, not_found, unusable_recipe};
 use crate::{name, page, time};
@@ -53,8 +53,11 @@ impl Admin {
         };
         let change = self.change(&caller, &metadata);
         let (secret, value) = self.add(wanted, &change).await?;
-        let secrets = self.secrets_of(&tenant, &source, Some(&recipe)).await?;
-        let mut answer = secrets.brief(&secret);
+        // The value is told only now: it must not be lost because nothing else can be read any more.
+        let mut answer = match self.secrets_of(&tenant, &source, Some(&recipe)).await {
+            Ok(secrets) => secrets.brief(&secret),
+            Err(_) => to_proto(&tenant, &source, &secret, self.now()),
+        };
         answer.value = value;
         Ok(Response::new(answer))
     }
@@ -194,7 +197,10 @@ impl Admin {
             "the secret that a handshake brought was shown, this once"
         );
         let secret = Secret { unseen: false, ..secret };
-        let mut answer = self.shown_secrets(&tenant, &source).await?.brief(&secret);
+        let mut answer = match self.shown_secrets(&tenant, &source).await {
+            Ok(secrets) => secrets.brief(&secret),
+            Err(_) => to_proto(&tenant, &source, &secret, self.now()),
+        };
         answer.value.clone_from(value.expose_secret());
         Ok(Response::new(answer))
     }
