@@ -65,7 +65,8 @@ fn several_secrets_in_a_file_are_each_told() {
         .filter(|step| !step["secret"].is_null())
         .map(|step| (&step["secret"], &step["outcome"]))
         .collect();
-    assert_eq!(told, [(&json!("1"), &json!("noted")), (&json!("2"), &json!("passed"))]);
+    // The newest is tried first.
+    assert_eq!(told, [(&json!("2"), &json!("passed")), (&json!("1"), &json!("noted"))]);
 }
 
 #[test]
