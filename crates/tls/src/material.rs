@@ -7,7 +7,7 @@ use std::time::Duration;
 use portero_types::Timestamp;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, ServerConfig};
 use sha2::{Digest as _, Sha256};
@@ -132,6 +132,11 @@ impl Content {
         };
         let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
         config.alpn_protocols = purpose.protocols();
+        if self.client_ca.is_some() {
+            // What is resumed is not verified again, and a client's certificate may have ended since.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         Ok(Material { fingerprint: self.fingerprint(), config: Arc::new(config), not_before, not_after })
     }
 }

@@ -125,6 +125,25 @@ async fn with_a_client_authority_every_client_must_show_a_certificate_of_its() {
     }
 }
 
+/// What is resumed is not looked at again: a certificate that has ended since would be good for as long as its ticket.
+#[tokio::test]
+async fn a_clients_certificate_is_looked_at_in_every_handshake() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let place = Place::new();
+    let mut files = place.write(&authority, "gateway.test");
+    files.client_ca_file = Some(place.put("clients.pem", &clients.pem(), 0o644));
+    let tls = load(&place, files).expect("loaded");
+    for version in rustls::ALL_VERSIONS {
+        let known = authority.client_of(&[version], Some(clients.issue("consumer")));
+        for n in 0..2 {
+            let (server, client) = shake(&tls, known.clone()).await;
+            assert_eq!(client.expect("a greeting"), b"hello");
+            let kind = server.expect("a handshake").get_ref().1.handshake_kind();
+            assert_eq!(kind, Some(rustls::HandshakeKind::Full), "{:?}, connection {n}", version.version);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_peer_without_tls_is_told_and_garbage_does_no_harm() {
     let authority = Authority::new();
