@@ -51,7 +51,8 @@ CREATE TABLE config_tombstones (
 CREATE INDEX config_tombstones_deleted ON config_tombstones (deleted_at);
 
 -- The processes that run, by their own reports. `roles`: of edge, stream and admin. `seen_at` and `started_at` are the database's
--- clock, and `skew_us` is how far the process's own was ahead of it. `revision` is what it has applied.
+-- clock, and `skew_us` is how far the process's own was ahead of it. `revision` is what it has applied, `key_id` the
+-- key-encryption key that it wraps new data keys under.
 CREATE TABLE replicas (
     replica_id uuid   PRIMARY KEY,
     revision   bigint NOT NULL CHECK (revision >= 0),
@@ -60,6 +61,7 @@ CREATE TABLE replicas (
     skew_us    bigint NOT NULL,
     instance   text   COLLATE "C" NOT NULL CHECK (octet_length(instance) <= 1024),
     version    text   NOT NULL CHECK (octet_length(version) <= 64),
+    key_id     text   NOT NULL CHECK (octet_length(key_id) <= 63),
     roles      text[] NOT NULL CHECK (cardinality(roles) <= 8)
 ) WITH (fillfactor = 20);
 

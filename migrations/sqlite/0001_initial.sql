@@ -50,7 +50,8 @@ CREATE TABLE config_tombstones (
 CREATE INDEX config_tombstones_deleted ON config_tombstones (deleted_at);
 
 -- The process that runs, by its own reports. `roles`: a JSON list of edge, stream and admin. `seen_at` and `started_at` are the
--- database's clock, and `skew_us` is how far the process's own was ahead of it. `revision` is what it has applied.
+-- database's clock, and `skew_us` is how far the process's own was ahead of it. `revision` is what it has applied,
+-- `key_id` the key-encryption key that it wraps new data keys under.
 CREATE TABLE replicas (
     replica_id BLOB    PRIMARY KEY NOT NULL CHECK (octet_length(replica_id) = 16),
     revision   INTEGER NOT NULL CHECK (revision >= 0),
@@ -59,6 +60,7 @@ CREATE TABLE replicas (
     skew_us    INTEGER NOT NULL,
     instance   TEXT    NOT NULL CHECK (octet_length(instance) <= 1024 AND instr(instance, char(0)) = 0),
     version    TEXT    NOT NULL CHECK (octet_length(version) <= 64 AND instr(version, char(0)) = 0),
+    key_id     TEXT    NOT NULL CHECK (octet_length(key_id) <= 63 AND instr(key_id, char(0)) = 0),
     roles      TEXT    NOT NULL CHECK (json_array_length(roles) <= 8)
 ) STRICT;
 

@@ -90,6 +90,31 @@ async fn a_key_is_replaced_while_events_flow_and_rewrapping_goes_on_where_it_was
     consumer.stop().await;
 }
 
+/// It could not open what is wrapped under a key that it does not know, and what it wraps later could be lost with its key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_changed_only_where_every_gateway_that_runs_has_the_active_one() {
+    let site = Site::new(Kind::Postgres);
+    let mut gateway = Gateway::start(&site).await;
+    let mut setup = Setup::new(&gateway).await;
+    let keyring = site.path("keyring.json");
+    site.succeed(&["keyring", "rotate", &keyring]);
+    for change in
+        [&["keyring", "rewrap"][..], &["keyring", "rotate-data-keys"], &["keyring", "remove", &keyring, "v1"]]
+    {
+        let refused = run(&gateway, change);
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(64), "{change:?}: {said}");
+        assert!(said.contains("these gateways") && said.contains("Restart"), "{change:?}: {said}");
+    }
+    tenant(&mut setup, "globex").await;
+    assert_eq!(status_of(&gateway, "v1").1, 2, "it goes on with the key that it has");
+
+    restart(&mut gateway).await;
+    succeed(&gateway, &["keyring", "rewrap"]);
+    succeed(&gateway, &["keyring", "remove", &keyring, "v1"]);
+    restart(&mut gateway).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_data_keys_seal_what_comes_and_the_old_ones_open_what_came() {
     let site = Site::new(Kind::Postgres);

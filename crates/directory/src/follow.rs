@@ -118,7 +118,8 @@ impl Directory {
         let clocks = Clocks::new(config.reporting.as_ref().map(|me| Arc::clone(&me.clock)));
         // Asked before everything is read: what is lost in between is noticed by the next look.
         let asked = clocks.now();
-        let told = within(&config, reporter.report(store.as_ref(), Revision::default())).await?;
+        let told =
+            within(&config, reporter.report(store.as_ref(), Revision::default(), keyring.active())).await?;
         let stored = patiently(&config, store.snapshot()).await?;
         let snapshot = build(ConfigChanges::Full(stored), Arc::clone(&keyring), None, false).await?;
         let (revision, _) = watch::channel(snapshot.revision());
@@ -260,7 +261,9 @@ impl Directory {
     }
 
     async fn report(&self, applied: Revision) -> Result<Told, Error> {
-        within(&self.0.config, self.0.reporter.report(self.0.store.as_ref(), applied)).await
+        let shared = &self.0;
+        let report = shared.reporter.report(shared.store.as_ref(), applied, shared.keyring.active());
+        within(&shared.config, report).await
     }
 
     pub(crate) fn store(&self) -> &dyn ConfigStore {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
+use portero_keyring::KeyId;
 use portero_store::{ConfigStore, ReplicaEcho, ReplicaReport, Revision};
 use portero_types::{Clock, ReplicaId, Timestamp};
 use tokio::time::Instant;
@@ -82,11 +83,12 @@ impl Reporter {
         self.skew_micros.load(Ordering::Relaxed)
     }
 
-    /// Says that `applied` is applied, and asks.
+    /// Says that `applied` is applied and which key wraps new data keys, and asks.
     pub(crate) async fn report(
         &self,
         store: &dyn ConfigStore,
         applied: Revision,
+        key: &KeyId,
     ) -> portero_store::Result<Told> {
         let Some(me) = &self.reporting else {
             return Ok(Told::only(store.revision().await?));
@@ -99,6 +101,7 @@ impl Reporter {
             revision: applied,
             clock,
             version: me.version.clone(),
+            key_id: key.to_string(),
         };
         let ReplicaEcho { revision, database_time, edges, history } = store.report(&report).await?;
         self.edges.store(edges, Ordering::Relaxed);

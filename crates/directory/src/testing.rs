@@ -205,6 +205,7 @@ impl ConfigStore for FixedConfig {
                 instance: report.instance.clone(),
                 roles: report.roles.clone(),
                 version: report.version.clone(),
+                key_id: report.key_id.clone(),
                 revision: report.revision,
                 started_at: state.replicas.get(&report.replica).map_or(now, |known| known.started_at),
                 seen_at: now,

@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::opening::Opener;
 use crate::actor::Command;
 use crate::actors::Actors;
 use crate::generation::Incarnations;
 use crate::heads::watch_heads;
+use crate::opening::Opener;
 use crate::session::{Keeper, Standing, Times};
 use crate::shared::Shared;
 use crate::stream::{Settlement, Status, StreamSpec};

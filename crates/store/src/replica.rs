@@ -28,6 +28,8 @@ pub struct ReplicaReport {
     pub clock: Timestamp,
     /// The program's version.
     pub version: String,
+    /// The key-encryption key that it wraps new data keys under.
+    pub key_id: String,
 }
 
 /// What a process is told in return.
@@ -55,6 +57,8 @@ pub struct Replica {
     pub roles: Vec<String>,
     /// The program's version.
     pub version: String,
+    /// See [`ReplicaReport::key_id`].
+    pub key_id: String,
     /// The revision that it had applied when it was seen.
     pub revision: Revision,
     /// When it reported first, by the database's clock.

@@ -30,6 +30,7 @@ fn other(n: u8, revision: i64) -> Replica {
         instance: format!("other-{n}"),
         roles: vec!["edge".to_owned()],
         version: "1.2.3".to_owned(),
+        key_id: "v1".to_owned(),
         revision: Revision(revision),
         started_at: NOW,
         seen_at: NOW,

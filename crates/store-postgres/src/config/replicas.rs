@@ -26,8 +26,8 @@ WITH now AS MATERIALIZED (
     UPDATE replicas r SET revision = $4, seen_at = at, skew_us = $5 - at FROM now
     WHERE r.replica_id = $1 AND (r.revision <> $4 OR r.seen_at < at - $7)
 ), born AS (
-    INSERT INTO replicas (replica_id, instance, roles, version, revision, started_at, seen_at, skew_us)
-    SELECT $1, $2, $3, $6, $4, at, at, $5 - at FROM now
+    INSERT INTO replicas (replica_id, instance, roles, version, key_id, revision, started_at, seen_at, skew_us)
+    SELECT $1, $2, $3, $6, $11, $4, at, at, $5 - at FROM now
     WHERE NOT EXISTS (SELECT FROM replicas WHERE replica_id = $1)
     ON CONFLICT DO NOTHING
     RETURNING 1
@@ -54,7 +54,8 @@ pub(super) async fn report(pool: &Pool, report: &ReplicaReport) -> Result<Replic
         .bind(micros(REPLICA_WRITTEN_EVERY))
         .bind(micros(REPLICA_LIVE))
         .bind(micros(REPLICA_SHOWN))
-        .bind(EDGE);
+        .bind(EDGE)
+        .bind(report.key_id.as_str());
     let found = rows(pool, query, Effect::Commits).await?;
     let row = found.first().ok_or_else(|| corrupt("config_revision"))?;
     Ok(ReplicaEcho {
@@ -88,6 +89,7 @@ fn read(row: &PgRow) -> Result<Replica> {
         instance: get(row, "instance")?,
         roles: get(row, "roles")?,
         version: get(row, "version")?,
+        key_id: get(row, "key_id")?,
         revision: Revision(get(row, "revision")?),
         started_at: Timestamp::from_micros(get(row, "started_at")?),
         seen_at: Timestamp::from_micros(get(row, "seen_at")?),

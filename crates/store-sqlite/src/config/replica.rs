@@ -63,8 +63,8 @@ pub(super) async fn write(connection: &mut SqliteConnection, report: ReplicaRepo
         .await
         .map_err(statement)?;
     let sql = concat!(
-        "INSERT INTO replicas (replica_id, instance, roles, version, revision, started_at, seen_at, skew_us) ",
-        "VALUES (?, ?, ?, ?, ?, ",
+        "INSERT INTO replicas (replica_id, instance, roles, version, key_id, revision, started_at, seen_at, skew_us) ",
+        "VALUES (?, ?, ?, ?, ?, ?, ",
         database_now!(),
         ", ",
         database_now!(),
@@ -77,6 +77,7 @@ pub(super) async fn write(connection: &mut SqliteConnection, report: ReplicaRepo
         .bind(report.instance)
         .bind(json(&report.roles))
         .bind(report.version)
+        .bind(report.key_id)
         .bind(report.revision.0)
         .bind(report.clock.as_micros())
         .execute(connection)
@@ -138,6 +139,7 @@ fn read(row: &SqliteRow) -> Result<Replica> {
         instance: get(row, "instance")?,
         roles: from_json(row, "roles")?,
         version: get(row, "version")?,
+        key_id: get(row, "key_id")?,
         revision: Revision(get(row, "revision")?),
         started_at: timestamp(row, "started_at")?,
         seen_at: timestamp(row, "seen_at")?,

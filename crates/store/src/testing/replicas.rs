@@ -15,6 +15,7 @@ pub(super) fn report(instance: &str, roles: &[&str], revision: Revision) -> Repl
         revision,
         clock: NOW,
         version: "1.2.3".to_owned(),
+        key_id: "v2".to_owned(),
     }
 }
 
@@ -58,7 +59,10 @@ pub async fn what_a_replica_has_applied_is_seen_at_once(database: &dyn Database)
     let seen = listed(&fixture).await;
     let [replica] = seen.as_slice() else { panic!("one replica, not {seen:?}") };
     assert_eq!((replica.id, replica.instance.as_str()), (mine.replica, "one"));
-    assert_eq!((&replica.roles, replica.version.as_str()), (&mine.roles, "1.2.3"));
+    assert_eq!(
+        (&replica.roles, replica.version.as_str(), replica.key_id.as_str()),
+        (&mine.roles, "1.2.3", "v2")
+    );
     assert_eq!((replica.revision, replica.live), (Revision(7), true));
     assert_eq!(replica.seen_at, replica.started_at);
     assert!(replica.seen_at <= first.database_time);

@@ -37,6 +37,7 @@ pub(super) async fn run(
         None => SystemClock::default().now(),
     };
     let site = Site::open(args).await?;
+    site.require_restarted().await?;
     print::note(&format!(
         "If this is interrupted, go on with: portero keyring rotate-data-keys --before {}",
         shown(before)

@@ -22,12 +22,13 @@ struct Done {
 
 pub(super) async fn run(args: &ConfigArgs, batch: u32, output: Output) -> anyhow::Result<()> {
     let site = Site::open(args).await?;
+    site.require_restarted().await?;
     let done = all(&site.store, &site.keyring, batch).await?;
     site.close().await;
     match output {
         Output::Json => print::json(&done)?,
         Output::Text => {
-            print::line(&format!("{} data keys were wrapped under {}", done.rewrapped, done.key))?
+            print::line(&format!("{} data keys were wrapped under {}", done.rewrapped, done.key))?;
         }
     }
     anyhow::ensure!(

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use portero_keyring::{KeyId, Keyring, UNPROTECTED};
-use portero_store::KeyUse;
+use portero_store::{KeyUse, Replica};
 use serde::Serialize;
 
 use super::Site;
@@ -72,7 +72,27 @@ fn keys(keyring: &Keyring, uses: &[KeyUse]) -> Vec<Key> {
         .collect()
 }
 
-/// Refuses when the settings' database has data keys under this key, or cannot be asked.
+impl Site {
+    /// Refuses while a gateway runs that has another active key than this keyring: it may not know this one at all, and could
+    /// not open what is wrapped under it.
+    pub(super) async fn require_restarted(&self) -> anyhow::Result<()> {
+        let replicas = self.store.replicas().await.context("the gateways that run cannot be read")?;
+        let active = self.keyring.active().as_str();
+        let others = wrapping(&replicas, |key| key != active);
+        if self.keyring.is_unprotected() || others.is_empty() {
+            return Ok(());
+        }
+        let problem = format!(
+            "these gateways have another active key than {active}, and might not open what is wrapped under it: {}. \
+             Restart them with this keyring first; one that was killed counts for a minute",
+            others.join(", ")
+        );
+        Err(Failure::usage(problem).into())
+    }
+}
+
+/// Refuses when the settings' database has data keys under this key, when a gateway may make more of them, or when it cannot be
+/// asked.
 pub(super) async fn require_unused(args: &ConfigArgs, id: &KeyId) -> anyhow::Result<()> {
     let unseen = "whether data keys still need the key cannot be seen here; give the settings of the database, or say --force \
                   when `portero keyring status` says elsewhere that it holds none";
@@ -81,7 +101,17 @@ pub(super) async fn require_unused(args: &ConfigArgs, id: &KeyId) -> anyhow::Res
     let store = opened.store();
     require_current(&store).await.context(unseen)?;
     let uses = store.key_uses().await.context(unseen)?;
+    let replicas = store.replicas().await.context(unseen)?;
     opened.close().await;
+    let wrapping = wrapping(&replicas, |key| key == id.as_str());
+    if !wrapping.is_empty() {
+        let problem = format!(
+            "these gateways wrap new data keys under {id}, and what they wrapped could not be opened any more: {}. \
+             Restart them with another active key, and `portero keyring rewrap` first",
+            wrapping.join(", ")
+        );
+        return Err(Failure::usage(problem).into());
+    }
     match uses.iter().find(|used| used.key_id == id.as_str()) {
         Some(KeyUse { data_keys, tenants, .. }) => Err(Failure::usage(format!(
             "{data_keys} data keys of {tenants} tenants are still wrapped under {id}: `portero keyring rewrap` first"
@@ -89,6 +119,12 @@ pub(super) async fn require_unused(args: &ConfigArgs, id: &KeyId) -> anyhow::Res
         .into()),
         None => Ok(()),
     }
+}
+
+/// The gateways that run and wrap new data keys under such a key.
+fn wrapping(replicas: &[Replica], such: impl Fn(&str) -> bool) -> Vec<&str> {
+    let wraps = |replica: &&Replica| replica.live && such(&replica.key_id);
+    replicas.iter().filter(wraps).map(|replica| replica.instance.as_str()).collect()
 }
 
 #[cfg(test)]
