@@ -24,6 +24,10 @@ async fn a_keyring_that_lacks_a_key_which_a_tenant_needs_is_refused_at_start(kin
         let said = fail(&other, &["serve"]);
         assert!(said.contains("lacks the key v1") && said.contains("1 tenant"), "{roles}: {said}");
     }
+    site.succeed(&["keyring", "generate", "stranger.json"]);
+    let stranger = Gateway::new(&site).set("KEYRING__PATH", site.path("stranger.json"));
+    let said = fail(&stranger, &["serve"]);
+    assert!(said.contains("the keyring's key v1 opens nothing"), "{said}");
     assert_eq!(status_of(&gateway, "v1"), ("active".to_owned(), 1));
     let other = Gateway::new(&site).set("KEYRING__PATH", site.path("other.json"));
     assert_eq!(status_of(&other, "v1"), ("missing".to_owned(), 1));
@@ -131,7 +135,7 @@ async fn new_data_keys_seal_what_comes_and_the_old_ones_open_what_came() {
     };
     assert_eq!((version("events", "content"), version("secrets", "sealed")), ("1".into(), "1".into()));
     let said = succeed(&gateway, &["keyring", "rotate-data-keys", "--output", "json"]);
-    assert_eq!(said.trim(), r#"{"tenants":2,"secrets":1}"#);
+    assert_eq!(said.trim(), r#"{"tenants":2,"secrets":1,"failed":0}"#);
     assert_eq!(version("secrets", "sealed"), "2", "secrets are sealed again at once");
     let sealed = async |id: &str, sequence: usize| {
         assert!(provider.send(&stripe_event(id, "a", sequence)).await.is_success(), "the secret verifies");
@@ -147,7 +151,7 @@ async fn new_data_keys_seal_what_comes_and_the_old_ones_open_what_came() {
     let nothing = ["keyring", "rotate-data-keys", "--before", "2020-01-01T00:00:00Z", "--output", "json"];
     assert_eq!(
         succeed(&gateway, &nothing).trim(),
-        r#"{"tenants":0,"secrets":0}"#,
+        r#"{"tenants":0,"secrets":0,"failed":0}"#,
         "a finished run goes on with nothing"
     );
     let all = ["keyring", "rotate-data-keys", "--before", before, "--batch", "1"];

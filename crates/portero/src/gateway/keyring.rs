@@ -1,14 +1,17 @@
 //! The keyring at start: read, and fit for what the database holds.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
 use metrics::{describe_gauge, gauge};
 use portero_keyring::{KeyId, Keyring, UNPROTECTED};
-use portero_store::{DynStore, KeyUse};
+use portero_store::{DynStore, KeyUse, TenantKey};
 
 use crate::config::KeyringSection;
 
+/// How many data keys are tried with a keyring at start.
+const TRIED: u32 = 256;
 const UNPROTECTED_GAUGE: &str = "portero_keyring_unprotected";
 
 /// Reads the keyring that the settings name.
@@ -37,13 +40,30 @@ pub(crate) fn keyring(section: &KeyringSection) -> anyhow::Result<Keyring> {
     Ok(if *unprotected { ring.taking_unprotected() } else { ring })
 }
 
-/// Refuses a keyring that lacks a key which data keys in the database need.
+/// Refuses a keyring that lacks a key which data keys in the database need, or has another one under its name.
 pub(super) async fn require_every_key(keyring: &Keyring, store: &DynStore) -> anyhow::Result<()> {
     let uses = store.key_uses().await.context("the data keys cannot be read")?;
-    match missing(keyring, &uses) {
-        None => Ok(()),
-        Some(text) => bail!(text),
+    if let Some(text) = missing(keyring, &uses) {
+        bail!(text);
     }
+    let some = store.keys_not_under("", None, TRIED).await.context("the data keys cannot be read")?;
+    match namesake(keyring, &some) {
+        None => Ok(()),
+        Some(id) => bail!(
+            "the keyring's key {id} opens nothing that was wrapped under a key of that name: is it the keyring of another \
+             installation? Nothing was started"
+        ),
+    }
+}
+
+/// The name of a key that opens none of the data keys that are wrapped under it. One that opens some is the right one, whatever
+/// became of the others.
+fn namesake<'k>(keyring: &Keyring, wrapped: &'k [TenantKey]) -> Option<&'k str> {
+    let mut opened: BTreeMap<&str, bool> = BTreeMap::new();
+    for TenantKey { tenant, key, .. } in wrapped {
+        *opened.entry(&key.key_id).or_default() |= keyring.unwrap(key, tenant).is_ok();
+    }
+    opened.into_iter().find(|(_, opens)| !opens).map(|(id, _)| id)
 }
 
 fn missing(keyring: &Keyring, uses: &[KeyUse]) -> Option<String> {
@@ -90,6 +110,8 @@ pub(super) fn tell(keyring: &Keyring) {
 
 #[cfg(test)]
 mod tests {
+    use portero_types::{TenantId, TenantNo, Timestamp};
+
     use super::*;
 
     fn ring() -> Keyring {
@@ -109,6 +131,21 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("v2"), "{text}");
+    }
+
+    #[test]
+    fn another_key_of_the_same_name_is_noticed_unless_it_opens_something() {
+        let stranger = Keyring::generate(KeyId::new("v2").expect("valid"), [2; 32]).expect("made");
+        let wrapped = |ring: &Keyring| {
+            let tenant = TenantId::new("acme").expect("valid");
+            let key = ring.new_data_key(1, &tenant, [7; 32], [8; 12]);
+            TenantKey { tenant_no: TenantNo(1), tenant, key, created_at: Timestamp::EPOCH }
+        };
+        assert_eq!(namesake(&ring(), &[]), None);
+        assert_eq!(namesake(&ring(), &[wrapped(&ring())]), None);
+        assert_eq!(namesake(&stranger, &[wrapped(&ring())]), Some("v2"));
+        let damaged = [wrapped(&stranger), wrapped(&ring())];
+        assert_eq!(namesake(&ring(), &damaged), None, "one tenant's damage stops nobody else");
     }
 
     #[test]
