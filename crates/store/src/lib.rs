@@ -92,7 +92,14 @@ impl<T: HintStore + LaneStore + LogStore> DeliveryStore for T {}
 
 /// Everything at once: what a gateway holds.
 pub trait Store:
-    AcceptStore + AuditStore + ConfigStore + DeliveryStore + KeyStore + RejectionStore + SchemaStore + SecretUseStore
+    AcceptStore
+    + AuditStore
+    + ConfigStore
+    + DeliveryStore
+    + KeyStore
+    + RejectionStore
+    + SchemaStore
+    + SecretUseStore
 {
 }
 

@@ -2,8 +2,8 @@
 
 mod audit;
 mod explain;
-mod keys;
 mod grants;
+mod keys;
 mod limits_form;
 mod parked;
 mod presets;

@@ -178,7 +178,10 @@ fn what_cannot_be_read_waits_uncounted_with_its_entity_until_it_can_be() {
     for _ in 0..30 {
         bench.pass(small().unreadable_pause);
         let token = bench.delivery().token;
-        assert_eq!(token.position, first.position, "nothing of the entity passes it, and it never dies of it");
+        assert_eq!(
+            token.position, first.position,
+            "nothing of the entity passes it, and it never dies of it"
+        );
         bench.lane.handle_undeliverable(bench.now, token, Undeliverable::Unreadable);
         bench.flush();
     }

@@ -28,8 +28,8 @@ use portero_prefilter::{Disabled, Prefilter};
 use portero_recipe::{Recipe, SignOptions, sign};
 use portero_store::{ConfigSnapshot, ConfigStore, EventContent, Revision, Sealed};
 use portero_types::{
-    Clock, IngestKey, ManualClock, NewEvent, ProviderName, ReplicaId, SecretId, SecretNo, SourceId, SourceNo, TenantId,
-    TenantNo, Timestamp,
+    Clock, IngestKey, ManualClock, NewEvent, ProviderName, ReplicaId, SecretId, SecretNo, SourceId, SourceNo,
+    TenantId, TenantNo, Timestamp,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -111,13 +111,11 @@ impl Gateway {
             reporting: Some(reporting(&machine)),
             ..DirectoryConfig::default()
         };
-        let (directory, _) =
-            Directory::open(config_store, keyring, patient).await.expect("readable");
+        let (directory, _) = Directory::open(config_store, keyring, patient).await.expect("readable");
         let clock = ManualClock::at(NOW);
         let (fetch, secrets) = (Scripted::new(), FakeSecrets::gated(1_000));
         let rejections = FakeRejections::open();
-        let (queue, writer) =
-            RejectionQueue::new(Arc::clone(&rejections) as _, seal_capture());
+        let (queue, writer) = RejectionQueue::new(Arc::clone(&rejections) as _, seal_capture());
         let accept_config = AcceptConfig { queues: Queues::One, ..AcceptConfig::default() };
         let accept = AcceptHandle::new(
             accept_config,

@@ -148,18 +148,15 @@ pub(super) async fn insert_receipts<'q>(
     .await
 }
 
-static EVENTS: LazyLock<Texts> = LazyLock::new(|| {
-    Texts::new("INSERT INTO events (receipt_id, content) VALUES ", "(?,?)", "")
-});
+static EVENTS: LazyLock<Texts> =
+    LazyLock::new(|| Texts::new("INSERT INTO events (receipt_id, content) VALUES ", "(?,?)", ""));
 
 pub(super) async fn insert_events<'q>(
     connection: &mut SqliteConnection,
     placed: &'q [Placed<'q>],
 ) -> Result<()> {
     insert(connection, &EVENTS, placed, |query, placed| {
-        Ok(query
-            .bind(placed.event.receipt_id.0.as_bytes().as_slice())
-            .bind(&placed.event.content[..]))
+        Ok(query.bind(placed.event.receipt_id.0.as_bytes().as_slice()).bind(&placed.event.content[..]))
     })
     .await
 }

@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 use portero_store::{
-    Change, KeyStore, KeyUse, NewAuditEntry, Resealed, Result, Revision, Rewrapped, Secret, TENANT_KEYS_MAX, TenantKey,
+    Change, KeyStore, KeyUse, NewAuditEntry, Resealed, Result, Revision, Rewrapped, Secret, TENANT_KEYS_MAX,
+    TenantKey,
 };
 use portero_types::{SourceId, TenantId, TenantNo, Timestamp, WrappedKey};
 use sqlx::SqliteConnection;
@@ -81,9 +82,8 @@ impl KeyStore for SqliteStore {
     }
 
     async fn tenant_keys(&self, tenant: &TenantId) -> Result<Vec<TenantKey>> {
-        let query =
-            sqlx::query(keys!("WHERE t.tenant_id = ? AND t.deleted_at IS NULL ORDER BY k.version"))
-                .bind(tenant.as_str());
+        let query = sqlx::query(keys!("WHERE t.tenant_id = ? AND t.deleted_at IS NULL ORDER BY k.version"))
+            .bind(tenant.as_str());
         query.fetch_all(self.readers.pool()).await.map_err(statement)?.iter().map(key).collect()
     }
 

@@ -12,8 +12,8 @@ use portero_types::{
 
 use super::{Database, migrated};
 use crate::{
-    Actor, Change, DeadLetterPolicy, DynStore, EventContent, Limits, NewRejection, NewSession, NewSource, NewSubscription,
-    NewTenant, Sealed, Source, StartAt, StoredEvent, Tenant, Verdict,
+    Actor, Change, DeadLetterPolicy, DynStore, EventContent, Limits, NewRejection, NewSession, NewSource,
+    NewSubscription, NewTenant, Sealed, Source, StartAt, StoredEvent, Tenant, Verdict,
 };
 
 static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -3,8 +3,8 @@
 use portero_types::{TenantNo, Timestamp, WrappedKey};
 
 use super::fixture::{
-    Fixture, NOW, fresh, keyring, new_rejection, new_secret, new_source, new_subscription,
-    new_tenant, opened, secret_id, source_id, tenant_id, tester,
+    Fixture, NOW, fresh, keyring, new_rejection, new_secret, new_source, new_subscription, new_tenant,
+    opened, secret_id, source_id, tenant_id, tester,
 };
 use super::{Database, assert_fails};
 use crate::{

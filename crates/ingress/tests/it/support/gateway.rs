@@ -17,7 +17,8 @@ use portero_keyring::rejection_aad;
 use portero_outbound::{Fetch, FetchError};
 use portero_prefilter::Disabled;
 use portero_store::{
-    AcceptStore as _, Actor, Change, ConfigStore as _, EventContent, LogStore as _, PageRequest, Receipt, Sealed, StoredEvent,
+    AcceptStore as _, Actor, Change, ConfigStore as _, EventContent, LogStore as _, PageRequest, Receipt,
+    Sealed, StoredEvent,
 };
 use portero_store_sqlite::SqliteStore;
 use portero_types::{Event, ManualClock, Redacted, Shard, SourceNo, TenantNo, Timestamp};

@@ -24,6 +24,8 @@ const ROUNDS_MAX: u32 = 5;
 struct Done {
     tenants: u64,
     secrets: u64,
+    /// Tenants and secrets that stay as they are, because what is stored of them cannot be opened.
+    failed: u64,
 }
 
 pub(super) async fn run(
@@ -55,12 +57,18 @@ pub(super) async fn run(
     }
     site.close().await;
     match output {
-        Output::Json => print::json(&done),
+        Output::Json => print::json(&done)?,
         Output::Text => print::line(&format!(
             "{} tenants have a new data key; {} secrets were sealed again",
             done.tenants, done.secrets
-        )),
+        ))?,
     }
+    anyhow::ensure!(
+        done.failed == 0,
+        "{} data keys and secrets could not be opened and stay as they are; all others are done",
+        done.failed
+    );
+    Ok(())
 }
 
 impl Site {
@@ -75,6 +83,12 @@ impl Site {
         let found = self.store.newest_keys_before(before, after, batch).await;
         let found = found.context("the data keys cannot be read")?;
         for TenantKey { tenant_no, tenant, key, .. } in &found {
+            if let Err(error) = self.keyring.unwrap(key, tenant) {
+                // A newer key would hide what is wrong.
+                print::note(&format!("tenants/{tenant} keeps its data key, which cannot be opened: {error}"));
+                done.failed += 1;
+                continue;
+            }
             let version = key.version.checked_add(1).context("a tenant has used up all versions")?;
             let new = self.keyring.new_data_key(version, tenant, entropy::random(), entropy::random());
             match self.store.add_tenant_key(*tenant_no, new, &change()).await {
@@ -100,22 +114,28 @@ impl Site {
         let found = found.context("the data keys cannot be read")?;
         for row in &found {
             let keys = self.store.tenant_keys(&row.tenant).await.context("the data keys cannot be read")?;
-            let keys = open_tenant_keys(&keys, &self.keyring)
-                .with_context(|| format!("the secrets of tenants/{} stay as they are", row.tenant))?;
+            let Ok(keys) = open_tenant_keys(&keys, &self.keyring) else {
+                // It was named above.
+                continue;
+            };
+            let mut failed = 0;
             for _ in 0..ROUNDS_MAX {
-                let count = self.reseal_of(row, &keys).await?;
+                let count = self.reseal_of(row, &keys, &mut failed).await?;
                 done.secrets += count;
                 if count == 0 {
                     break;
                 }
             }
+            done.failed += failed;
         }
         Ok(found.last().map(|row| row.tenant_no))
     }
 
-    async fn reseal_of(&self, of: &TenantKey, keys: &TenantKeys) -> anyhow::Result<u64> {
+    /// How many were sealed again; `failed` gets how many cannot be opened.
+    async fn reseal_of(&self, of: &TenantKey, keys: &TenantKeys, failed: &mut u64) -> anyhow::Result<u64> {
         let secrets = self.store.secrets_of(of.tenant_no).await.context("the secrets cannot be read")?;
         let mut again = Vec::new();
+        let named = std::mem::take(failed);
         for (source, secret) in secrets {
             if TenantKeys::version_of(&secret.sealed.0) == Some(keys.newest()) {
                 continue;
@@ -126,10 +146,15 @@ impl Site {
                     let to = Sealed(keys.seal(&aad, &value, entropy::random()));
                     again.push(Resealed { no: secret.no, from: secret.sealed, to });
                 }
-                Err(error) => print::note(&format!(
-                    "tenants/{}/sources/{source}/secrets/{} stays as it is: {error}",
-                    of.tenant, secret.id
-                )),
+                Err(error) => {
+                    *failed += 1;
+                    if named == 0 {
+                        print::note(&format!(
+                            "tenants/{}/sources/{source}/secrets/{} stays as it is: {error}",
+                            of.tenant, secret.id
+                        ));
+                    }
+                }
             }
         }
         if again.is_empty() {
