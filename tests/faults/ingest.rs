@@ -116,6 +116,7 @@ async fn migrating_under_load_delays_neither_accepting_nor_delivery() {
     let consumer = Consumer::start(&gateway).await;
     consumer.is_connected().await;
     let load = Load::start(&setup.provider(&gateway), 8, Duration::from_millis(5));
+    eventually("the load runs", PATIENCE, async || (load.accepted() > 0).then_some(())).await;
     for _ in 0..5 {
         let before = load.accepted();
         let mut command = gateway.command();

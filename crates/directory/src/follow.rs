@@ -27,7 +27,8 @@ pub struct DirectoryConfig {
     pub poll_interval: Duration,
     /// How old the last confirmation may be before the directory is no longer fresh. Default 5 s.
     pub stale_after: Duration,
-    /// How long one call to the store may take. Default 2 s.
+    /// How long one call to the store may take. Default 4 s: a new connection over a slow wire takes a dozen round trips, and one that is
+    /// given up is begun again.
     pub call_timeout: Duration,
     /// How long reading all configuration may take. Default 30 s.
     pub load_timeout: Duration,
@@ -40,7 +41,7 @@ impl Default for DirectoryConfig {
         Self {
             poll_interval: Duration::from_millis(500),
             stale_after: Duration::from_secs(5),
-            call_timeout: Duration::from_secs(2),
+            call_timeout: Duration::from_secs(4),
             load_timeout: Duration::from_secs(30),
             reporting: None,
         }

@@ -38,6 +38,7 @@ pub(crate) struct Pools {
     pub(crate) repeats: Pool,
     pub(crate) flush: Pool,
     pub(crate) control: Pool,
+    pub(crate) directory: Pool,
     pub(crate) lanes: Pool,
     pub(crate) admin: Pool,
     pub(crate) rejections: Pool,
@@ -45,6 +46,8 @@ pub(crate) struct Pools {
 
 /// Anybody can have requests refused: recording them gets one connection of its own, and nothing else waits for it.
 const REJECTIONS_CONNECTIONS: u32 = 1;
+/// Following the configuration waits for nothing else: who cannot follow accepts nothing.
+const DIRECTORY_CONNECTIONS: u32 = 1;
 
 impl Pools {
     /// Checks the database with a first connection, then prepares the pools; they connect on demand.
@@ -69,6 +72,7 @@ impl Pools {
             repeats: pool(Purpose::Repeats, config.pools.admin.div_ceil(2)),
             flush: pool(Purpose::Delivery, config.pools.flush),
             control: pool(Purpose::Plain, config.pools.control),
+            directory: pool(Purpose::Plain, DIRECTORY_CONNECTIONS),
             lanes: pool(Purpose::Plain, config.pools.control),
             admin: pool(Purpose::Plain, config.pools.admin),
             rejections: pool(Purpose::Rejections, REJECTIONS_CONNECTIONS),
@@ -82,9 +86,9 @@ impl Pools {
         }
     }
 
-    const fn all(&self) -> [&Pool; 7] {
-        let Self { ingest, repeats, flush, control, lanes, admin, rejections } = self;
-        [ingest, repeats, flush, control, lanes, admin, rejections]
+    const fn all(&self) -> [&Pool; 8] {
+        let Self { ingest, repeats, flush, control, directory, lanes, admin, rejections } = self;
+        [ingest, repeats, flush, control, directory, lanes, admin, rejections]
     }
 }
 
@@ -160,6 +164,7 @@ mod tests {
             (&pools.repeats, "off"),
             (&pools.flush, "on"),
             (&pools.control, "on"),
+            (&pools.directory, "on"),
             (&pools.lanes, "on"),
             (&pools.admin, "on"),
             (&pools.rejections, "off"),

@@ -110,20 +110,20 @@ pub(crate) fn one_more(limit: u32) -> i64 {
 impl ConfigStore for PostgresStore {
     async fn revision(&self) -> Result<Revision> {
         let query = sqlx::query("SELECT revision FROM config_revision");
-        let found = rows(&self.pools.control, query, Effect::None).await?;
+        let found = rows(&self.pools.directory, query, Effect::None).await?;
         one(&found, |row| get(row, "revision").map(Revision))?.ok_or_else(|| corrupt("config_revision"))
     }
 
     async fn snapshot(&self) -> Result<ConfigSnapshot> {
-        changes::all(&self.pools.control).await
+        changes::all(&self.pools.directory).await
     }
 
     async fn changes(&self, since: Revision) -> Result<ConfigChanges> {
-        changes::since(&self.pools.control, since).await
+        changes::since(&self.pools.directory, since).await
     }
 
     async fn report(&self, report: &ReplicaReport) -> Result<ReplicaEcho> {
-        replicas::report(&self.pools.control, report).await
+        replicas::report(&self.pools.directory, report).await
     }
 
     async fn sign_off(&self, replica: ReplicaId) -> Result<()> {
