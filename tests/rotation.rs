@@ -330,6 +330,12 @@ async fn a_bulk_rotation_that_is_killed_goes_on_where_it_stopped() {
         let answer = provider.deliver(&signed, PATIENCE).await;
         assert!(answer.is_success(), "{answer:?}");
     }
+    let lost = operator.run(&words.replace("march.jsonl", "other.jsonl"));
+    assert_eq!(lost.status.code(), Some(1), "{}", said(&lost));
+    assert_eq!(said(&lost).matches("\"failed\"").count(), SOURCES, "{}", said(&lost));
+    assert!(said(&lost).contains("another --secret-id"), "{}", said(&lost));
+    let other = std::fs::read_to_string(site.path("other.jsonl")).expect("made");
+    assert_eq!(other, "", "no value that verifies nowhere");
     let listed = operator.run("secret list acme shop-7");
     let states: Vec<_> = said(&listed)
         .lines()

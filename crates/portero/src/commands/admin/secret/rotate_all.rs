@@ -93,7 +93,7 @@ pub(super) async fn run(wanted: Wanted, connect: &ConnectArgs, output: Output) -
     }
     if failed > 0 {
         return Err(Failure::failed(format!(
-            "{failed} sources were not rotated; run this again to try them"
+            "{failed} sources were not rotated; the reasons are above, and running this again tries them again"
         ))
         .into());
     }
@@ -145,7 +145,16 @@ async fn one(
     };
     let Some(values) = values else { return Ok((Outcome::WouldRotate, None)) };
     if values.get(&source.name).is_none() {
-        values.add(&source.name, made)?;
+        match exists(api, source, &wanted.secret_id).await {
+            // A value in the file that verifies nowhere would only mislead.
+            Ok(true) => {
+                let why = "it has a secret of this id, whose value is not in the file: name the file of the earlier run, \
+                           or another --secret-id";
+                return Ok((Outcome::Failed, Some(why.to_owned())));
+            }
+            Ok(false) => values.add(&source.name, made)?,
+            Err(failure) => return not_done(failure, source),
+        }
     }
     let value = values.get(&source.name).map(|value| value.expose_secret().clone()).unwrap_or_default();
     let request = v1::RotateSecretRequest {
@@ -162,10 +171,25 @@ async fn one(
             let is_new = answer.secret.is_some_and(|secret| !secret.value.is_empty());
             Ok((if is_new { Outcome::Rotated } else { Outcome::Already }, None))
         }
-        Err(failure) if matches!(failure.kind, Kind::Unavailable | Kind::NoPermission) => {
-            Err(failure.about(&source.name))
-        }
-        Err(failure) => Ok((Outcome::Failed, Some(failure.to_string()))),
+        Err(failure) => not_done(failure, source),
+    }
+}
+
+/// When nobody answers, everything ends.
+fn not_done(failure: Failure, source: &v1::Source) -> Result<(Outcome, Option<String>), Failure> {
+    match failure.kind {
+        Kind::Unavailable | Kind::NoPermission => Err(failure.about(&source.name)),
+        _ => Ok((Outcome::Failed, Some(failure.to_string()))),
+    }
+}
+
+/// Whether a source has a secret of this id.
+async fn exists(api: &AdminApi, source: &v1::Source, id: &str) -> Result<bool, Failure> {
+    let name = format!("{}/secrets/{id}", source.name);
+    match api.ask(api.calls().get_secret(v1::GetSecretRequest { name })).await {
+        Ok(_) => Ok(true),
+        Err(failure) if matches!(failure.kind, Kind::NotFound) => Ok(false),
+        Err(failure) => Err(failure),
     }
 }
 

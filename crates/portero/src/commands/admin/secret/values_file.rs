@@ -41,6 +41,9 @@ impl ValuesFile {
         };
         let mut file =
             OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path).map_err(failed)?;
+        // The name, too, is on the disk before anybody is told a value.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
             return Err(Failure::usage(format!(
