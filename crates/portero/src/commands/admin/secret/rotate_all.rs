@@ -179,7 +179,7 @@ async fn one(
 fn not_done(failure: Failure, source: &v1::Source) -> Result<(Outcome, Option<String>), Failure> {
     match failure.kind {
         Kind::Unavailable | Kind::NoPermission => Err(failure.about(&source.name)),
-        _ => Ok((Outcome::Failed, Some(failure.to_string()))),
+        Kind::Usage | Kind::NotFound | Kind::Failed => Ok((Outcome::Failed, Some(failure.to_string()))),
     }
 }
 
