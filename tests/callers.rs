@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portero_client::v1::{self, subscriber_service_client::SubscriberServiceClient};
+use portero_client::v1;
 use portero_client::{Outcome, SubscribeOptions};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -224,7 +224,7 @@ async fn service_accounts_of_a_cluster_are_callers_by_configuration_and_by_grant
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_that_is_taken_back_at_one_gateway_ends_the_streams_of_another_within_two_seconds() {
+async fn a_grant_that_is_taken_back_at_one_gateway_ends_the_streams_of_another() {
     let site = Site::new(Kind::Postgres);
     let (one, other) = (Gateway::start(&site).await, Gateway::start(&site).await);
     let mut setup = Setup::new(&one).await;
@@ -244,18 +244,7 @@ async fn a_grant_that_is_taken_back_at_one_gateway_ends_the_streams_of_another_w
     // A token that says only who its holder is.
     let token = site.token(&["--subject", "billing-service"]);
     let client = other.client(&token).await;
-    eventually("the other gateway knows the grant", PATIENCE, async || {
-        let nothing = v1::Settlement {
-            token: bytes::Bytes::from_static(b"nothing"),
-            outcome: v1::Outcome::Ack.into(),
-            ..v1::Settlement::default()
-        };
-        let message =
-            v1::SettleRequest { subscription: "subscriptions/billing".to_owned(), items: vec![nothing] };
-        let channel = Heard::new(other.grpc_url(), &token);
-        SubscriberServiceClient::new(channel).settle(message).await.ok()
-    })
-    .await;
+    other.is_up_to_date().await;
     let run = |client: Client, subscription: &'static str| {
         tokio::spawn(async move {
             let subscribed = client.subscribe(subscription, SubscribeOptions::default());
@@ -264,16 +253,17 @@ async fn a_grant_that_is_taken_back_at_one_gateway_ends_the_streams_of_another_w
     };
     let (lost, kept) = (run(client.clone(), "billing"), run(client, "side"));
     assert_eq!(setup.provider(&one).send(&stripe_event("evt_1", "entity", 0)).await.status, 200);
-    // The stream is open when its event has come.
+    // A stream is open when its event has come.
     let delivered = async || other.metric("portero_dispatcher_deliveries_total", &[]).await;
-    eventually("the event is delivered", PATIENCE, async || (delivered().await > 0.0).then_some(())).await;
+    eventually("both have their event", PATIENCE, async || (delivered().await >= 2.0).then_some(())).await;
     let taken_back = Instant::now();
     let request = v1::DeleteGrantRequest { name: "grants/billing".to_owned() };
     setup.admin.delete_grant(request).await.expect("deleted");
     let ended = tokio::time::timeout(PATIENCE, lost).await.expect("it ends").expect("no panic");
     let after = taken_back.elapsed();
     assert_eq!(ended.expect_err("refused").kind(), portero_client::ErrorKind::PermissionDenied);
-    assert!(after < Duration::from_secs(2), "it took {after:?}");
+    // A gateway that had not heard of it for that long would trust its configuration no more.
+    assert!(after < Duration::from_secs(5), "it took {after:?}");
     assert!(!kept.is_finished(), "what another grant allows goes on");
     kept.abort();
 }

@@ -96,7 +96,7 @@ async fn gateways_that_cannot_refresh_for_five_seconds_answer_503_to_everybody_a
     let setup = Setup::new(&direct).await;
     let (known, unknown) = (setup.stripe.path.clone(), format!("/in/{}", "0".repeat(32)));
     for gateway in &gateways {
-        setup.stripe.is_known(gateway).await;
+        gateway.is_up_to_date().await;
     }
     // Closed connections and silent ones.
     for outage in [Proxy::cut, Proxy::blackhole] {
@@ -142,7 +142,7 @@ async fn gateways_that_cannot_refresh_for_five_seconds_answer_503_to_everybody_a
 async fn what_was_changed_during_an_outage_holds_as_soon_as_it_is_over() {
     let (_site, proxy, gateways, direct) = two_behind_a_proxy().await;
     let setup = Setup::new(&direct).await;
-    setup.stripe.is_known(&gateways[0]).await;
+    gateways[0].is_up_to_date().await;
     proxy.cut();
     let mut admin = direct.admin().await;
     let name = setup.stripe.name.clone();

@@ -17,7 +17,7 @@ async fn two_hundred_copies_at_once_over_two_gateways_make_one_receipt_and_one_d
     let site = Site::new(Kind::Postgres);
     let (one, other) = (Gateway::start(&site).await, Gateway::start(&site).await);
     let mut setup = Setup::new(&one).await;
-    setup.stripe.is_known(&other).await;
+    other.is_up_to_date().await;
     let consumer = Consumer::start(&one).await;
     let providers = [setup.provider(&one), setup.provider(&other)];
     let signed = providers[0].sign(&stripe_event("evt_copied", "entity", 0));
@@ -74,7 +74,7 @@ async fn everything_arrives_after_one_of_two_is_killed(
     let site = Site::new(Kind::Postgres);
     let (one, other) = (Gateway::start(&site).await, Gateway::start(&site).await);
     let setup = Setup::new(&one).await;
-    setup.stripe.is_known(&other).await;
+    other.is_up_to_date().await;
     let (survivor, mut victim) = choose(one, other);
     let consumer = Consumer::start(&survivor).await;
     let (stays, goes) = (setup.provider(&survivor), setup.provider(&victim));
@@ -105,7 +105,7 @@ async fn a_gateway_that_was_paused_until_another_took_over_comes_back_and_serves
     let site = Site::new(Kind::Postgres);
     let (mut paused, other) = (Gateway::start(&site).await, Gateway::start(&site).await);
     let setup = Setup::new(&paused).await;
-    setup.stripe.is_known(&other).await;
+    other.is_up_to_date().await;
     let first = Consumer::start(&paused).await;
     first.is_connected().await;
     send_by_turns(&[&setup.provider(&paused)], 0..10).await;

@@ -42,7 +42,7 @@ impl Bench {
         let mut setup = Setup::new(&gateways[0]).await;
         let good = setup.stripe.add_secret(&mut setup.admin, "").await.value;
         for gateway in &gateways {
-            setup.stripe.is_known(gateway).await;
+            gateway.is_up_to_date().await;
         }
         let providers = gateways.iter().map(|gateway| setup.provider(gateway)).collect();
         Self { site, gateways, setup, providers, good }

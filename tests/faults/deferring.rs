@@ -58,8 +58,8 @@ async fn deferred_events_survive_takeover_and_restart_and_come_in_order_after_ea
     let site = Site::new(Kind::Postgres);
     let (mut first, mut second) = (Gateway::start(&site).await, Gateway::start(&site).await);
     let mut setup = Setup::new(&first).await;
-    setup.stripe.is_known(&second).await;
     setup.admin.create_subscription(subscription("early", |_| {})).await.expect("made");
+    second.is_up_to_date().await;
     let is_paid = Arc::<AtomicBool>::default();
 
     let mut sequence = 0;

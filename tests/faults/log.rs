@@ -58,6 +58,7 @@ async fn a_listener_whose_connection_ends_costs_no_more_than_one_poll() {
     let site = Site::new(Kind::Postgres);
     let (accepts, delivers) = (Gateway::start(&site).await, Gateway::start(&site).await);
     let setup = Setup::new(&accepts).await;
+    delivers.is_up_to_date().await;
     let consumer = Consumer::start(&delivers).await;
     consumer.is_connected().await;
     let provider = setup.provider(&accepts);

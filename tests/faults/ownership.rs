@@ -18,7 +18,7 @@ async fn a_gateway_that_was_paused_for_longer_than_its_session_acts_for_nothing_
     let site = Site::new(Kind::Postgres);
     let (paused, other) = (Gateway::start(&site).await, Gateway::start(&site).await);
     let setup = Setup::new(&paused).await;
-    setup.stripe.is_known(&other).await;
+    other.is_up_to_date().await;
     // It has two entities' events in hand when its gateway is paused, and acks them after that.
     let first = Consumer::with(&paused, "billing", |handled| async move {
         if handled.event_id == "evt_10" || handled.event_id == "evt_11" {

@@ -47,7 +47,7 @@ impl Cluster {
         let mut setup = Setup::new(&started[0]).await;
         setup.admin.create_subscription(subscription(SUBSCRIPTION, change)).await.expect("a subscription");
         for gateway in &started {
-            setup.stripe.is_known(gateway).await;
+            gateway.is_up_to_date().await;
         }
         let edges = started.iter().map(Gateway::edge_address).collect();
         let edge = Proxy::over(edges, 0).await;

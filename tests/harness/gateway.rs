@@ -207,6 +207,16 @@ impl Gateway {
             .sum()
     }
 
+    /// Waits until it has applied every change of the configuration that is committed now, wherever it was made.
+    pub(crate) async fn is_up_to_date(&self) {
+        let committed = self.site.query("SELECT revision FROM config_revision").parse().expect("a revision");
+        eventually("the gateway knows what was configured", Duration::from_secs(60), async || {
+            let applied = self.metric("portero_config_revision", &[]).await;
+            (applied >= committed).then_some(())
+        })
+        .await;
+    }
+
     /// Keeps the metrics of a process that is about to end.
     fn note_metrics(&mut self) {
         if self.process.is_some() && self.exited().is_none() {

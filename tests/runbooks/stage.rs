@@ -57,7 +57,7 @@ impl Stage {
             _ => None,
         };
         let other = start(&site).await;
-        stripe.is_known(&other).await;
+        other.is_up_to_date().await;
         let gateways = vec![one, other];
         let stage = Self { title, site, gateways, stripe, shown: None, new: None, leaked, stream };
         let before = stage.send(0, &stage.stripe.secret, BEFORE).await;
