@@ -10,6 +10,9 @@ use crate::harness::{Gateway, Kind, Setup, Site, canaries};
 use crate::kinds::on_each_store;
 use crate::operator::{Operator, said};
 
+/// Why its secret was revoked.
+const LEAKED: &str = "seen in a public repository";
+
 /// A gateway with a few changes in its log.
 struct Place {
     site: Arc<Site>,
@@ -31,7 +34,7 @@ impl Place {
         };
         let secret = setup.admin.create_secret(request).await.expect("added").into_inner();
         canaries::plant_secret(&secret.value);
-        let revoke = v1::RevokeSecretRequest { name, ..v1::RevokeSecretRequest::default() };
+        let revoke = v1::RevokeSecretRequest { name, reason: LEAKED.to_owned(), wait: false };
         setup.admin.revoke_secret(revoke).await.expect("revoked");
         Self { site, gateway, operator }
     }
@@ -86,6 +89,7 @@ async fn the_log_of_a_gateway_is_listed_exported_and_verified(kind: Kind) {
     let newest = place.entries("audit list --tenant acme --action RevokeSecret");
     assert_eq!(newest.len(), 1);
     assert_eq!(newest[0]["resource"], "tenants/acme/sources/stripe/secrets/second");
+    assert_eq!(newest[0]["reason"], LEAKED);
     assert!(newest[0]["before"].as_str().expect("a view").contains("\"revoked_at\":null"));
     let all: Vec<_> = place.entries("audit list").iter().map(|entry| entry["seq"].clone()).collect();
     assert_eq!(all, (1..=6).rev().map(Value::from).collect::<Vec<_>>());
@@ -112,6 +116,9 @@ async fn the_log_of_a_gateway_is_listed_exported_and_verified(kind: Kind) {
     let mut altered = lines;
     altered[1] = altered[1].replace("CreateSource", "UpdateSource");
     assert!(verify(&altered).starts_with("2: entry 2 was altered"), "{}", verify(&altered));
+    altered[1] = altered[1].replace("UpdateSource", "CreateSource");
+    altered[5] = altered[5].replace(LEAKED, "routine");
+    assert!(verify(&altered).starts_with("6: entry 6 was altered"), "{}", verify(&altered));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -126,6 +133,9 @@ async fn rows_that_the_databases_owner_alters_or_removes_are_found() {
         ("UPDATE audit_log SET changed_at = changed_at + 1 WHERE seq = 1", "1: entry 1 was altered"),
         ("UPDATE audit_log SET view_after = NULL WHERE seq = 2", "2: entry 2 was altered"),
         ("UPDATE audit_log SET tenant_no = tenant_no + 1 WHERE seq = 6", "6: entry 6 was altered"),
+        ("UPDATE audit_log SET reason = 'routine' WHERE seq = 6", "6: entry 6 was altered"),
+        ("UPDATE audit_log SET reason = NULL WHERE seq = 6", "6: entry 6 was altered"),
+        ("UPDATE audit_log SET reason = 'routine' WHERE seq = 5", "5: entry 5 was altered"),
         ("DELETE FROM audit_log WHERE seq = 1", "1: entries 1 to 1 are missing"),
         ("DELETE FROM audit_log WHERE seq IN (4, 5)", "4: entries 4 to 5 are missing"),
         (

@@ -254,7 +254,7 @@ async fn a_gateway_that_has_not_heard_of_a_revocation_accepts_nothing() {
         let waiting = ids("waiting");
         let requests = Waiting::at(&bench.gateways[1], &bench.providers[1], &leaked, &waiting).await;
         let name = format!("{}/secrets/{id}", bench.setup.stripe.name);
-        let request = v1::RevokeSecretRequest { name, wait: false };
+        let request = v1::RevokeSecretRequest { name, ..v1::RevokeSecretRequest::default() };
         bench.setup.admin.revoke_secret(request).await.expect("revoked");
         bench.gateways[1].signal("CONT");
         let answers = requests.answers().await;

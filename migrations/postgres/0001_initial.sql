@@ -52,7 +52,7 @@ CREATE INDEX config_tombstones_deleted ON config_tombstones (deleted_at);
 
 -- The processes that run, by their own reports. `roles`: of edge, stream and admin. `seen_at` and `started_at` are the database's
 -- clock, and `skew_us` is how far the process's own was ahead of it. `revision` is what it has applied, `key_id` the
--- key-encryption key that it wraps new data keys under.
+-- key-encryption key that it wraps new data keys under, with a mark of its bits.
 CREATE TABLE replicas (
     replica_id uuid   PRIMARY KEY,
     revision   bigint NOT NULL CHECK (revision >= 0),
@@ -61,7 +61,7 @@ CREATE TABLE replicas (
     skew_us    bigint NOT NULL,
     instance   text   COLLATE "C" NOT NULL CHECK (octet_length(instance) <= 1024),
     version    text   NOT NULL CHECK (octet_length(version) <= 64),
-    key_id     text   NOT NULL CHECK (octet_length(key_id) <= 63),
+    key_id     text   NOT NULL CHECK (octet_length(key_id) <= 96),
     roles      text[] NOT NULL CHECK (cardinality(roles) <= 8)
 ) WITH (fillfactor = 20);
 
@@ -78,6 +78,7 @@ CREATE TABLE audit_log (
     action      text   COLLATE "C" NOT NULL CHECK (octet_length(action) BETWEEN 1 AND 64),
     resource    text   COLLATE "C" NOT NULL CHECK (octet_length(resource) <= 512),
     request_id  text   COLLATE "C" NOT NULL CHECK (octet_length(request_id) <= 128),
+    reason      text   CHECK (octet_length(reason) BETWEEN 1 AND 512),
     view_before text   CHECK (octet_length(view_before) <= 262144),
     view_after  text   CHECK (octet_length(view_after) <= 262144),
     prev_hash   bytea  NOT NULL CHECK (octet_length(prev_hash) = 32),
@@ -128,7 +129,8 @@ CREATE TABLE tenant_keys (
 CREATE INDEX tenant_keys_key ON tenant_keys (key_id, tenant_no, version);
 
 -- A deleted source's row stays behind its receipts; its name may be used again, its ingest key never. `settings` is a JSON
--- object of texts. Until `secret_expected_until` a handshake may bring the source's secret, once.
+-- object of texts; those that are secrets are in `sealed_settings`, each sealed and written in hexadecimal. Until
+-- `secret_expected_until` a handshake may bring the source's secret, once.
 CREATE TABLE sources (
     source_no             bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     revision              bigint NOT NULL DEFAULT 0,
@@ -140,6 +142,7 @@ CREATE TABLE sources (
     ingest_key            bytea  NOT NULL CONSTRAINT sources_ingest_key UNIQUE CHECK (octet_length(ingest_key) = 16),
     public_urls           text[] NOT NULL CHECK (cardinality(public_urls) <= 4),
     settings              text   NOT NULL CHECK (octet_length(settings) BETWEEN 2 AND 131072),
+    sealed_settings       text   NOT NULL DEFAULT '{}' CHECK (octet_length(sealed_settings) BETWEEN 2 AND 65536),
     secret_expected_until bigint,
     limit_events          bigint CHECK (limit_events BETWEEN 0 AND 1000000),
     limit_burst           bigint CHECK (limit_burst BETWEEN 1 AND 1000000),
@@ -150,6 +153,10 @@ CREATE TABLE sources (
 );
 
 CREATE UNIQUE INDEX sources_id ON sources (tenant_no, source_id) WHERE deleted_at IS NULL;
+
+-- Sources of which nothing is accepted any more. The accept statement looks here, so that
+-- no gateway can accept by an old configuration.
+CREATE INDEX sources_deleted ON sources (source_no) WHERE deleted_at IS NOT NULL;
 
 -- `unseen`: a handshake brought it and nobody was shown it yet, which is allowed once. One with `revoked_at` verifies at no time.
 CREATE TABLE secrets (
@@ -167,7 +174,7 @@ CREATE TABLE secrets (
 );
 
 -- Secrets of which nothing is accepted any more: revoked ones, and those that were deleted. The accept statement looks here, so
--- that no gateway can accept by an old configuration. Rows stay.
+-- that no gateway can accept by an old configuration. Rows of deleted secrets are swept when even their uses are forgotten.
 CREATE TABLE revoked_secrets (
     secret_no  bigint PRIMARY KEY,
     revoked_at bigint NOT NULL
@@ -249,6 +256,16 @@ CREATE TABLE grant_subscriptions (
 );
 
 CREATE INDEX grant_subscriptions_subscription ON grant_subscriptions (subscription_no);
+
+-- When a name was last given up by the deletion of its tenant or subscription: what a token says of the former holder must not count
+-- for the next one. One row for each name that was ever given up; it stays.
+CREATE TABLE freed_names (
+    revision bigint NOT NULL DEFAULT 0,
+    freed_at bigint NOT NULL,
+    kind     text   NOT NULL CHECK (kind IN ('tenant', 'subscription')),
+    name     text   COLLATE "C" NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 63),
+    PRIMARY KEY (kind, name)
+);
 
 -- The ledger and the only authority for "once". Never partitioned by time: the key must be unique over all of it.
 -- A little room in each page lets the counters of repeats change without touching the indexes.
@@ -479,6 +496,7 @@ CREATE INDEX sources_revision ON sources (revision);
 CREATE INDEX secrets_revision ON secrets (revision);
 CREATE INDEX subscriptions_revision ON subscriptions (revision);
 CREATE INDEX grants_revision ON grants (revision);
+CREATE INDEX freed_names_revision ON freed_names (revision);
 
 CREATE TRIGGER tenants_changed BEFORE INSERT OR UPDATE ON tenants FOR EACH ROW EXECUTE FUNCTION config_changed();
 CREATE TRIGGER tenant_keys_changed BEFORE INSERT ON tenant_keys FOR EACH ROW EXECUTE FUNCTION config_changed();
@@ -486,6 +504,7 @@ CREATE TRIGGER sources_changed BEFORE INSERT OR UPDATE ON sources FOR EACH ROW E
 CREATE TRIGGER secrets_changed BEFORE INSERT OR UPDATE ON secrets FOR EACH ROW EXECUTE FUNCTION config_changed();
 CREATE TRIGGER subscriptions_changed BEFORE INSERT OR UPDATE ON subscriptions FOR EACH ROW EXECUTE FUNCTION config_changed();
 CREATE TRIGGER grants_changed BEFORE INSERT OR UPDATE ON grants FOR EACH ROW EXECUTE FUNCTION config_changed();
+CREATE TRIGGER freed_names_changed BEFORE INSERT OR UPDATE ON freed_names FOR EACH ROW EXECUTE FUNCTION config_changed();
 
 CREATE TRIGGER tenants_deleted AFTER DELETE ON tenants FOR EACH ROW EXECUTE FUNCTION config_deleted('tenant', 'tenant_no');
 CREATE TRIGGER tenant_keys_deleted AFTER DELETE ON tenant_keys FOR EACH ROW EXECUTE FUNCTION config_deleted('tenant_keys', 'tenant_no');

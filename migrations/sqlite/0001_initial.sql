@@ -51,7 +51,7 @@ CREATE INDEX config_tombstones_deleted ON config_tombstones (deleted_at);
 
 -- The process that runs, by its own reports. `roles`: a JSON list of edge, stream and admin. `seen_at` and `started_at` are the
 -- database's clock, and `skew_us` is how far the process's own was ahead of it. `revision` is what it has applied,
--- `key_id` the key-encryption key that it wraps new data keys under.
+-- `key_id` the key-encryption key that it wraps new data keys under, with a mark of its bits.
 CREATE TABLE replicas (
     replica_id BLOB    PRIMARY KEY NOT NULL CHECK (octet_length(replica_id) = 16),
     revision   INTEGER NOT NULL CHECK (revision >= 0),
@@ -60,7 +60,7 @@ CREATE TABLE replicas (
     skew_us    INTEGER NOT NULL,
     instance   TEXT    NOT NULL CHECK (octet_length(instance) <= 1024 AND instr(instance, char(0)) = 0),
     version    TEXT    NOT NULL CHECK (octet_length(version) <= 64 AND instr(version, char(0)) = 0),
-    key_id     TEXT    NOT NULL CHECK (octet_length(key_id) <= 63 AND instr(key_id, char(0)) = 0),
+    key_id     TEXT    NOT NULL CHECK (octet_length(key_id) <= 96 AND instr(key_id, char(0)) = 0),
     roles      TEXT    NOT NULL CHECK (json_array_length(roles) <= 8)
 ) STRICT;
 
@@ -77,6 +77,7 @@ CREATE TABLE audit_log (
     action      TEXT    NOT NULL CHECK (octet_length(action) BETWEEN 1 AND 64 AND instr(action, char(0)) = 0),
     resource    TEXT    NOT NULL CHECK (octet_length(resource) <= 512 AND instr(resource, char(0)) = 0),
     request_id  TEXT    NOT NULL CHECK (octet_length(request_id) <= 128 AND instr(request_id, char(0)) = 0),
+    reason      TEXT    CHECK (octet_length(reason) BETWEEN 1 AND 512 AND instr(reason, char(0)) = 0),
     view_before TEXT    CHECK (octet_length(view_before) <= 262144 AND instr(view_before, char(0)) = 0),
     view_after  TEXT    CHECK (octet_length(view_after) <= 262144 AND instr(view_after, char(0)) = 0),
     prev_hash   BLOB    NOT NULL CHECK (octet_length(prev_hash) = 32),
@@ -126,7 +127,8 @@ CREATE TABLE tenant_keys (
 CREATE INDEX tenant_keys_key ON tenant_keys (key_id, tenant_no, version);
 
 -- A deleted source's row stays behind its receipts; its name may be used again, its ingest key never. `public_urls` is a JSON
--- list and `settings` a JSON object of texts. Until `secret_expected_until` a handshake may bring the source's secret, once.
+-- list and `settings` a JSON object of texts; those that are secrets are in `sealed_settings`, each sealed and written in
+-- hexadecimal. Until `secret_expected_until` a handshake may bring the source's secret, once.
 CREATE TABLE sources (
     source_no             INTEGER PRIMARY KEY AUTOINCREMENT,
     revision              INTEGER NOT NULL DEFAULT 0,
@@ -138,6 +140,7 @@ CREATE TABLE sources (
     ingest_key            BLOB    NOT NULL UNIQUE CHECK (octet_length(ingest_key) = 16),
     public_urls           TEXT    NOT NULL CHECK (json_array_length(public_urls) <= 4),
     settings              TEXT    NOT NULL CHECK (octet_length(settings) BETWEEN 2 AND 131072),
+    sealed_settings       TEXT    NOT NULL DEFAULT '{}' CHECK (octet_length(sealed_settings) BETWEEN 2 AND 65536),
     secret_expected_until INTEGER,
     limit_events          INTEGER CHECK (limit_events BETWEEN 0 AND 1000000),
     limit_burst           INTEGER CHECK (limit_burst BETWEEN 1 AND 1000000),
@@ -148,6 +151,10 @@ CREATE TABLE sources (
 ) STRICT;
 
 CREATE UNIQUE INDEX sources_id ON sources (tenant_no, source_id) WHERE deleted_at IS NULL;
+
+-- Sources of which nothing is accepted any more. Accepting looks here, so that no gateway can accept by an
+-- old configuration.
+CREATE INDEX sources_deleted ON sources (source_no) WHERE deleted_at IS NOT NULL;
 
 -- `unseen`: a handshake brought it and nobody was shown it yet, which is allowed once. One with `revoked_at` verifies at no time.
 CREATE TABLE secrets (
@@ -165,7 +172,7 @@ CREATE TABLE secrets (
 ) STRICT;
 
 -- Secrets of which nothing is accepted any more: revoked ones, and those that were deleted. Accepting looks here, so that no
--- gateway can accept by an old configuration. Rows stay.
+-- gateway can accept by an old configuration. Rows of deleted secrets are swept when even their uses are forgotten.
 CREATE TABLE revoked_secrets (
     secret_no  INTEGER PRIMARY KEY,
     revoked_at INTEGER NOT NULL
@@ -248,6 +255,16 @@ CREATE TABLE grant_subscriptions (
 ) STRICT;
 
 CREATE INDEX grant_subscriptions_subscription ON grant_subscriptions (subscription_no);
+
+-- When a name was last given up by the deletion of its tenant or subscription: what a token says of the former holder must not count
+-- for the next one. One row for each name that was ever given up; it stays.
+CREATE TABLE freed_names (
+    revision INTEGER NOT NULL DEFAULT 0,
+    freed_at INTEGER NOT NULL,
+    kind     TEXT    NOT NULL CHECK (kind IN ('tenant', 'subscription')),
+    name     TEXT    NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 63),
+    PRIMARY KEY (kind, name)
+) STRICT;
 
 -- The ledger and the only authority for "once". `shard` and `position` are known when the row is written, because one
 -- writer writes it all; the sibling finds them through its log.
@@ -434,6 +451,7 @@ CREATE INDEX sources_revision ON sources (revision);
 CREATE INDEX secrets_revision ON secrets (revision);
 CREATE INDEX subscriptions_revision ON subscriptions (revision);
 CREATE INDEX grants_revision ON grants (revision);
+CREATE INDEX freed_names_revision ON freed_names (revision);
 
 CREATE TRIGGER tenants_created AFTER INSERT ON tenants WHEN NEW.revision < (SELECT revision FROM config_revision)
 BEGIN UPDATE tenants SET revision = (SELECT revision FROM config_revision) WHERE tenant_no = NEW.tenant_no; END;
@@ -457,6 +475,10 @@ CREATE TRIGGER grants_created AFTER INSERT ON grants WHEN NEW.revision < (SELECT
 BEGIN UPDATE grants SET revision = (SELECT revision FROM config_revision) WHERE grant_no = NEW.grant_no; END;
 CREATE TRIGGER grants_changed AFTER UPDATE ON grants WHEN NEW.revision < (SELECT revision FROM config_revision)
 BEGIN UPDATE grants SET revision = (SELECT revision FROM config_revision) WHERE grant_no = NEW.grant_no; END;
+CREATE TRIGGER freed_names_created AFTER INSERT ON freed_names WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE freed_names SET revision = (SELECT revision FROM config_revision) WHERE kind = NEW.kind AND name = NEW.name; END;
+CREATE TRIGGER freed_names_changed AFTER UPDATE ON freed_names WHEN NEW.revision < (SELECT revision FROM config_revision)
+BEGIN UPDATE freed_names SET revision = (SELECT revision FROM config_revision) WHERE kind = NEW.kind AND name = NEW.name; END;
 
 CREATE TRIGGER tenants_deleted AFTER DELETE ON tenants
 BEGIN

@@ -222,13 +222,13 @@ fn secrets() -> Vec<Row> {
             |p| {
                 let after = prost_types::Duration { seconds: 86_400, nanos: 0 };
                 let end = Some(v1::retire_secret_request::End::After(after));
-                bytes(v1::RetireSecretRequest { name: secret(p, &p.spare), end })
+                bytes(v1::RetireSecretRequest { name: secret(p, &p.spare), end, ..Default::default() })
             },
         ),
         row(
             "AdminService/RevokeSecret",
             |p| Action::RevokeSecret(&p.tenant),
-            |p| bytes(v1::RevokeSecretRequest { name: secret(p, &p.spare), wait: false }),
+            |p| bytes(v1::RevokeSecretRequest { name: secret(p, &p.spare), ..Default::default() }),
         ),
         row(
             "AdminService/GetSecret",

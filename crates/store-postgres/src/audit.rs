@@ -94,8 +94,8 @@ pub(crate) async fn append_in(tx: &mut Tx, entry: NewAuditEntry) -> Result<()> {
     let entry = entry.following(head, get::<Option<i64>>(row, "tenant_no")?.map(TenantNo));
     let insert = sqlx::query(
         "INSERT INTO audit_log (seq, changed_at, tenant_no, tenant_id, issuer, subject, action, resource, request_id,
-                                view_before, view_after, prev_hash, hash)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+                                reason, view_before, view_after, prev_hash, hash)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
     )
     .bind(signed(entry.seq, "the number")?)
     .bind(entry.at.as_micros())
@@ -106,6 +106,7 @@ pub(crate) async fn append_in(tx: &mut Tx, entry: NewAuditEntry) -> Result<()> {
     .bind(entry.action.as_str())
     .bind(entry.resource.as_str())
     .bind(entry.request_id.as_str())
+    .bind(entry.reason.as_deref())
     .bind(entry.before.as_deref())
     .bind(entry.after.as_deref())
     .bind(entry.prev_hash.0.as_slice())
@@ -127,6 +128,7 @@ fn read(row: &PgRow) -> Result<AuditEntry> {
         tenant,
         tenant_no: get::<Option<i64>>(row, "tenant_no")?.map(TenantNo),
         request_id: get(row, "request_id")?,
+        reason: get(row, "reason")?,
         before: get(row, "view_before")?,
         after: get(row, "view_after")?,
         prev_hash: hash(row, "prev_hash")?,

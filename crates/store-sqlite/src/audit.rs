@@ -72,7 +72,8 @@ pub(crate) async fn append_in(connection: &mut SqliteConnection, entry: NewAudit
         .map_err(statement)?;
     let entry = entry.following(last, get::<Option<i64>>(&row, "tenant_no")?.map(TenantNo));
     let sql = "INSERT INTO audit_log (seq, changed_at, tenant_no, tenant_id, issuer, subject, action, resource, \
-               request_id, view_before, view_after, prev_hash, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+               request_id, reason, view_before, view_after, prev_hash, hash) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     sqlx::query(sql)
         .bind(signed(entry.seq, "the number")?)
         .bind(entry.at.as_micros())
@@ -83,6 +84,7 @@ pub(crate) async fn append_in(connection: &mut SqliteConnection, entry: NewAudit
         .bind(entry.action.as_str())
         .bind(entry.resource.as_str())
         .bind(entry.request_id.as_str())
+        .bind(entry.reason.as_deref())
         .bind(entry.before.as_deref())
         .bind(entry.after.as_deref())
         .bind(entry.prev_hash.0.as_slice())
@@ -111,6 +113,7 @@ fn read(row: &SqliteRow) -> Result<AuditEntry> {
         tenant,
         tenant_no: get::<Option<i64>>(row, "tenant_no")?.map(TenantNo),
         request_id: get(row, "request_id")?,
+        reason: get(row, "reason")?,
         before: get(row, "view_before")?,
         after: get(row, "view_after")?,
         prev_hash: AuditHash(bytes(row, "prev_hash")?),

@@ -1,9 +1,11 @@
 //! Who changes configuration, and by which request.
 
-use portero_types::Timestamp;
+use portero_types::{TenantId, Timestamp};
 
 /// Longest id of a request, bytes of UTF-8.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
+/// Longest reason, bytes of UTF-8.
+pub const REASON_BYTES_MAX: usize = 512;
 /// Longest issuer and longest subject of an actor, bytes of UTF-8. Longer than what any verified caller has.
 pub const ACTOR_BYTES_MAX: usize = 1024;
 
@@ -43,6 +45,11 @@ pub struct Change {
     pub actor: Actor,
     /// The request that asked for it: the caller's own id for it, or a fresh one. Up to [`REQUEST_ID_BYTES_MAX`].
     pub request_id: String,
+    /// Why, in the words of who asked for it. 1 to [`REASON_BYTES_MAX`] bytes.
+    pub reason: Option<String>,
+    /// Whose a subscription or grant has to be that is changed: what it was when its caller was found to be allowed this. Another
+    /// one may have its name by now. `None`: anybody's; `Some(None)`: the whole installation's.
+    pub owner: Option<Option<TenantId>>,
     /// Now.
     pub at: Timestamp,
 }
@@ -58,9 +65,39 @@ impl Change {
             }
             kept.push(character);
         }
-        Self { actor, request_id: kept, at }
+        Self { actor, request_id: kept, reason: None, owner: None, at }
+    }
+
+    /// The same, of nothing but what is a tenant's (`None`: the whole installation's) when it is made.
+    #[must_use]
+    pub fn of(self, owner: Option<TenantId>) -> Self {
+        Self { owner: Some(owner), ..self }
+    }
+
+    /// Whether it may be made of what is this tenant's. Implementations ask within the transaction that makes it; what it may
+    /// not be made of is not there.
+    #[must_use]
+    pub fn concerns(&self, owner: Option<&TenantId>) -> bool {
+        self.owner.as_ref().is_none_or(|wanted| wanted.as_ref() == owner)
+    }
+
+    /// The same for a reason, without white space around it; an empty one is none.
+    ///
+    /// # Errors
+    /// [`NoReason`] when it is too long or has control characters.
+    pub fn because(self, reason: &str) -> Result<Self, NoReason> {
+        let reason = reason.trim();
+        if reason.len() > REASON_BYTES_MAX || reason.chars().any(char::is_control) {
+            return Err(NoReason);
+        }
+        Ok(Self { reason: (!reason.is_empty()).then(|| reason.to_owned()), ..self })
     }
 }
+
+/// A text that cannot be a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must have at most {REASON_BYTES_MAX} bytes, without line breaks and other control characters")]
+pub struct NoReason;
 
 #[cfg(test)]
 mod tests {
@@ -72,5 +109,17 @@ mod tests {
         assert_eq!(of("deploy-42"), "deploy-42");
         assert_eq!(of("a\0b\nc"), "abc");
         assert_eq!(of(&"é".repeat(100)), "é".repeat(64));
+    }
+
+    #[test]
+    fn a_reason_is_trimmed_and_one_that_cannot_be_shown_in_a_line_is_refused() {
+        let change = Change::new(Actor::system("test"), "r", Timestamp::EPOCH);
+        let of = |reason: &str| change.clone().because(reason).map(|change| change.reason);
+        assert_eq!(of(" seen in a public repository\n"), Ok(Some("seen in a public repository".to_owned())));
+        assert_eq!((of(""), of(" \t")), (Ok(None), Ok(None)));
+        assert_eq!(of(&"é".repeat(256)), Ok(Some("é".repeat(256))));
+        for odd in ["a\nb", "a\0b", "a\u{1b}[2Jb", &"é".repeat(257)] {
+            assert_eq!(of(odd), Err(NoReason), "{odd:?}");
+        }
     }
 }

@@ -38,6 +38,7 @@ pub fn audit(data: &[u8]) {
                 && (&changed.action, &changed.resource, &changed.request_id)
                     == (&entry.action, &entry.resource, &entry.request_id)
                 && (&changed.before, &changed.after) == (&entry.before, &entry.after)
+                && changed.reason == entry.reason
                 && (changed.at, changed.tenant_no) == (entry.at, entry.tenant_no);
             assert!(same || entry_hash(&changed) != entry.hash, "another entry has the same hash");
         }
@@ -56,6 +57,7 @@ fn entry(texts: &[String], at: usize, prev_hash: AuditHash) -> AuditEntry {
         tenant: None,
         tenant_no: None,
         request_id: text(4),
+        reason: Some(text(7)).filter(|text| !text.is_empty()),
         before: Some(text(5)).filter(|text| !text.is_empty()),
         after: Some(text(6)).filter(|text| !text.is_empty()),
         prev_hash,
@@ -79,6 +81,8 @@ fn changes(entry: &AuditEntry) -> Vec<AuditEntry> {
         changed(&|it| std::mem::swap(&mut it.before, &mut it.after)),
         changed(&|it| it.before = it.before.take().xor(Some(String::new()))),
         changed(&|it| it.after = it.before.take()),
+        changed(&|it| std::mem::swap(&mut it.after, &mut it.reason)),
+        changed(&|it| it.reason = it.reason.take().xor(Some(String::new()))),
         changed(&|it| it.tenant_no = Some(TenantNo(1))),
         changed(&|it| it.at = Timestamp::from_micros(it.at.as_micros() + 1)),
         changed(&|it| it.request_id.push('0')),

@@ -28,6 +28,7 @@ mod config;
 mod content;
 mod cut;
 mod error;
+mod freed;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz_entry;
@@ -41,6 +42,7 @@ pub mod overlap;
 mod rejection;
 mod replica;
 mod schema;
+mod sealed_settings;
 mod secret_state;
 mod secret_use;
 mod share;
@@ -55,7 +57,7 @@ pub use audit::{
     AUDIT_PAGE_MAX, AuditEntry, AuditFilter, AuditHash, AuditOrder, AuditStore, NewAuditEntry, entry_hash,
 };
 pub use capture::{CAPTURED_BODY_BYTES_MAX, CapturedRequest};
-pub use change::{ACTOR_BYTES_MAX, Actor, Change, REQUEST_ID_BYTES_MAX};
+pub use change::{ACTOR_BYTES_MAX, Actor, Change, NoReason, REASON_BYTES_MAX, REQUEST_ID_BYTES_MAX};
 pub use changes::{ConfigChanges, ConfigDelta, Removed};
 pub use config::{
     ConfigSnapshot, ConfigStore, DeadLetterPolicy, NewSecret, NewSubscription, NewTenant, Page, Revision,
@@ -63,9 +65,13 @@ pub use config::{
 };
 pub use content::{EventContent, StoredEvent};
 pub use error::{Error, ErrorKind, Result};
-pub use grant::{GRANT_ISSUER_BYTES_MAX, GRANT_SUBJECT_BYTES_MAX, GRANT_SUBSCRIPTIONS_MAX, Grant, NewGrant};
+pub use freed::{FreedName, Name};
+pub use grant::{
+    GRANT_ISSUER_BYTES_MAX, GRANT_SUBJECT_BYTES_MAX, GRANT_SUBSCRIPTIONS_MAX, GRANTS_MAX, GRANTS_PER_TENANT_MAX, Grant,
+    NewGrant,
+};
 pub use hint::{Hint, HintStore, Hints};
-pub use keys::{KeyStore, KeyUse, Resealed, Rewrapped, TENANT_KEYS_MAX, TenantKey};
+pub use keys::{KeyStore, KeyUse, Resealed, ResealedSettings, Rewrapped, TENANT_KEYS_MAX, TenantKey};
 pub use lane::{
     ClaimedLane, DeadLetter, Deferred, Detour, JournalState, LaneFlush, LaneKey, LaneStore, NewSession,
     Overflow, ParkedEntity, ParkedState,
@@ -77,7 +83,8 @@ pub use replica::{
     EDGE, REPLICA_LIVE, REPLICA_SHOWN, REPLICA_WRITTEN_EVERY, Replica, ReplicaEcho, ReplicaReport,
 };
 pub use schema::{SchemaState, SchemaStore};
-pub use secret_state::SecretState;
+pub use sealed_settings::{SEALED_SETTING_BYTES_MAX, SealedSettings, SealedSettingsChange};
+pub use secret_state::{BEGINS_EARLIER, SecretState};
 pub use secret_use::{Day, RetiringInUse, SecretUsage, SecretUse, SecretUseStore, USE_DAYS_KEPT};
 pub use share::{LaneAction, LaneRequest, PARKED_LISTING_MAX, ParkedListing, Roll, Share};
 pub use source::{

@@ -163,7 +163,7 @@ pub(super) fn stuck() -> Vec<Row> {
 pub(super) fn grants() -> Vec<Row> {
     fn forget(_: &Place) -> Vec<(&'static str, Bytes)> {
         let name = format!("grants/{MADE}");
-        vec![("AdminService/DeleteGrant", bytes(v1::DeleteGrantRequest { name }))]
+        vec![("AdminService/DeleteGrant", bytes(v1::DeleteGrantRequest { name, ..Default::default() }))]
     }
     vec![
         row(
@@ -187,7 +187,7 @@ pub(super) fn grants() -> Vec<Row> {
         row(
             "AdminService/DeleteGrant",
             |p| Action::DeleteGrant(grants_tenant(p)),
-            |p| bytes(v1::DeleteGrantRequest { name: format!("grants/{}", p.grant) }),
+            |p| bytes(v1::DeleteGrantRequest { name: format!("grants/{}", p.grant), ..Default::default() }),
         )
         .undone(|p| vec![("AdminService/CreateGrant", bytes(p.grant_request(&p.grant, Some(&p.tenant))))]),
     ]

@@ -2,7 +2,7 @@
 
 use portero_auth::{Action, allows};
 use portero_proto::v1;
-use portero_store::{AUDIT_PAGE_MAX, AuditEntry, AuditFilter, AuditOrder, Page};
+use portero_store::{AUDIT_PAGE_MAX, AuditEntry, AuditFilter, AuditOrder};
 use portero_types::TenantId;
 use tonic::{Request, Response, Status};
 
@@ -10,8 +10,6 @@ use super::{Admin, Answer, split};
 use crate::error::{from_store, invalid, not_found};
 use crate::{name, page, time};
 
-/// Most bytes of views on a page, unless a single entry holds more. An answer's own bound lies above it.
-const PAGE_BYTES_MAX: usize = 640 * 1024;
 /// Longest subject and action that are asked for, bytes: longer than any that is written.
 const FILTER_BYTES_MAX: usize = 1024;
 
@@ -39,10 +37,11 @@ impl Admin {
             (0, String::new())
         };
         let page = self.store.audit_entries(filter, size).await.map_err(|error| from_store(&error))?;
-        let page = cut(page);
+        let show = |entry: &AuditEntry| to_proto(entry.clone());
+        let (audit_entries, next_page_token) = page::shown(&page, show, |entry| entry.seq.to_string());
         Ok(Response::new(v1::ListAuditEntriesResponse {
-            next_page_token: page::next(&page, |entry| entry.seq.to_string()),
-            audit_entries: page.items.into_iter().map(to_proto).collect(),
+            audit_entries,
+            next_page_token,
             head_seq,
             head_hash,
         }))
@@ -95,22 +94,6 @@ fn filter(message: &v1::ListAuditEntriesRequest) -> Result<AuditFilter, Status> 
     })
 }
 
-/// As many of a page's first entries as an answer holds; at least one.
-fn cut(mut page: Page<AuditEntry>) -> Page<AuditEntry> {
-    let view = |view: &Option<String>| view.as_ref().map_or(0, String::len);
-    let mut bytes = 0;
-    let fits = page.items.iter().take_while(|entry| {
-        bytes += view(&entry.before) + view(&entry.after);
-        bytes <= PAGE_BYTES_MAX
-    });
-    let fitting = fits.count().max(1);
-    if fitting < page.items.len() {
-        page.items.truncate(fitting);
-        page.more = true;
-    }
-    page
-}
-
 fn to_proto(entry: AuditEntry) -> v1::AuditEntry {
     v1::AuditEntry {
         seq: entry.seq,
@@ -122,6 +105,7 @@ fn to_proto(entry: AuditEntry) -> v1::AuditEntry {
         tenant: entry.tenant.map(|tenant| format!("tenants/{tenant}")).unwrap_or_default(),
         tenant_no: entry.tenant_no.map(|no| no.0),
         request_id: entry.request_id,
+        reason: entry.reason,
         before: entry.before,
         after: entry.after,
         prev_hash: entry.prev_hash.to_string(),
@@ -131,33 +115,7 @@ fn to_proto(entry: AuditEntry) -> v1::AuditEntry {
 
 #[cfg(test)]
 mod tests {
-    use portero_store::{Actor, AuditHash, Change, NewAuditEntry};
-    use portero_types::Timestamp;
-
     use super::*;
-
-    #[test]
-    fn a_page_holds_no_more_than_an_answer_and_at_least_one_entry() {
-        let change = Change::new(Actor::local("test"), "r", Timestamp::EPOCH);
-        let entry = |bytes: usize| {
-            let deed = NewAuditEntry::deed(&change, "UpdateSource", "tenants/a/sources/b".to_owned(), None);
-            NewAuditEntry { after: Some("x".repeat(bytes)), ..deed }.following((0, AuditHash::GENESIS), None)
-        };
-        let page =
-            |sizes: &[usize]| Page { items: sizes.iter().map(|size| entry(*size)).collect(), more: false };
-        let count = |sizes: &[usize]| {
-            let page = cut(page(sizes));
-            (page.items.len(), page.more)
-        };
-        assert_eq!(count(&[]), (0, false));
-        assert_eq!(count(&[10, 10]), (2, false));
-        assert_eq!(count(&[250_000; 5]), (2, true));
-        let huge = Page {
-            items: vec![AuditEntry { before: Some("y".repeat(PAGE_BYTES_MAX)), ..entry(9) }],
-            more: true,
-        };
-        assert_eq!((cut(huge.clone()).items.len(), cut(huge).more), (1, true));
-    }
 
     #[test]
     fn an_odd_token_or_filter_is_named() {

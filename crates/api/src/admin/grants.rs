@@ -7,7 +7,6 @@ use portero_types::{GrantId, SubjectPattern};
 use tonic::{Request, Response, Status};
 
 use super::{Admin, Answer, split};
-use crate::authenticate::Gate;
 use crate::error::{from_store, invalid, not_found};
 use crate::{name, page, time};
 
@@ -39,9 +38,10 @@ impl Admin {
     pub(super) async fn do_get_grant(&self, request: Request<v1::GetGrantRequest>) -> Answer<v1::Grant> {
         let (metadata, message) = split(request);
         let id = name::grant(&message.name, "name")?;
-        let caller = self.gate.caller(&metadata).await?;
+        let own = self.gate.own(&metadata).await?;
         let found = self.store.grant(&id).await.map_err(|error| from_store(&error))?;
-        Gate::permit(&caller, Action::GetGrant(found.as_ref().and_then(|found| found.tenant.as_ref())))?;
+        let tenant = found.as_ref().and_then(|found| found.tenant.as_ref());
+        self.gate.allowed(&own, Action::GetGrant(tenant)).await?;
         Ok(Response::new(self.grant_to_proto(&found.ok_or_else(|| not_found(&message.name))?)))
     }
 
@@ -63,11 +63,9 @@ impl Admin {
                 break;
             }
         }
-        let page = gathering.page();
-        Ok(Response::new(v1::ListGrantsResponse {
-            next_page_token: page::next(&page, |grant| grant.id.to_string()),
-            grants: page.items.iter().map(|grant| self.grant_to_proto(grant)).collect(),
-        }))
+        let show = |grant: &portero_store::Grant| self.grant_to_proto(grant);
+        let (grants, next_page_token) = page::shown(&gathering.page(), show, |grant| grant.id.to_string());
+        Ok(Response::new(v1::ListGrantsResponse { grants, next_page_token }))
     }
 
     pub(super) async fn do_delete_grant(
@@ -76,11 +74,12 @@ impl Admin {
     ) -> Answer<v1::DeleteGrantResponse> {
         let (metadata, message) = split(request);
         let id = name::grant(&message.name, "name")?;
-        let caller = self.gate.caller(&metadata).await?;
+        let own = self.gate.own(&metadata).await?;
         let found = self.store.grant(&id).await.map_err(|error| from_store(&error))?;
-        Gate::permit(&caller, Action::DeleteGrant(found.as_ref().and_then(|found| found.tenant.as_ref())))?;
-        found.ok_or_else(|| not_found(&message.name))?;
-        let change = self.change(&caller, &metadata);
+        let tenant = found.as_ref().and_then(|found| found.tenant.as_ref());
+        let caller = self.gate.allowed(&own, Action::DeleteGrant(tenant)).await?;
+        let found = found.ok_or_else(|| not_found(&message.name))?;
+        let change = self.change_because(&caller, &metadata, &message.reason)?.of(found.tenant);
         self.store.delete_grant(&id, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(v1::DeleteGrantResponse {}))

@@ -16,6 +16,7 @@ mod secret_view;
 mod secrets;
 mod service;
 mod source_form;
+mod source_settings;
 mod sources;
 mod subscription_form;
 mod subscriptions;
@@ -37,6 +38,7 @@ use tonic::{Request, Response, Status};
 
 use crate::Entropy;
 use crate::authenticate::{Gate, Metadata};
+use crate::error::invalid;
 
 /// The admin service.
 pub(crate) struct Admin {
@@ -92,6 +94,12 @@ impl Admin {
                 Change::new(actor, &id.to_string(), now)
             }
         }
+    }
+
+    /// The same with the caller's reason.
+    fn change_because(&self, caller: &Caller, metadata: &Metadata, reason: &str) -> Result<Change, Status> {
+        let change = self.change(caller, metadata);
+        change.because(reason).map_err(|error| invalid("reason", error.to_string()))
     }
 
     /// Lets this gateway see a change of its own at once; the others follow within their polling interval.

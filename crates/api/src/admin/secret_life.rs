@@ -43,7 +43,7 @@ impl Admin {
             not_before: message.not_before.as_ref(),
             overlap: Some(overlap),
         };
-        let change = self.change(&caller, &metadata);
+        let change = self.change_because(&caller, &metadata, &message.reason)?;
         let (secret, value) = self.add(wanted, &change).await?;
         let (applied, secrets) =
             (self.applied(message.wait).await, self.secrets_of(&tenant, &source, Some(&recipe)).await);
@@ -74,7 +74,7 @@ impl Admin {
         let (metadata, message) = split(request);
         let (tenant, source, id) = name::secret(&message.name, "name")?;
         let caller = self.check(&metadata, Action::RetireSecret(&tenant)).await?;
-        let change = self.change(&caller, &metadata);
+        let change = self.change_because(&caller, &metadata, &message.reason)?;
         let now = change.at;
         let at = match &message.end {
             None => now,
@@ -101,7 +101,7 @@ impl Admin {
         let (metadata, message) = split(request);
         let (tenant, source, id) = name::secret(&message.name, "name")?;
         let caller = self.check(&metadata, Action::RevokeSecret(&tenant)).await?;
-        let change = self.change(&caller, &metadata);
+        let change = self.change_because(&caller, &metadata, &message.reason)?;
         let revoked = self.store.revoke_secret(&tenant, &source, &id, &change).await;
         let revoked = revoked.map_err(|error| from_store(&error))?;
         tracing::warn!(

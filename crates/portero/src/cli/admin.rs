@@ -16,6 +16,14 @@ pub(crate) struct Common {
     pub(crate) output: OutputArgs,
 }
 
+/// Why something is done.
+#[derive(Debug, Args)]
+pub(crate) struct Reason {
+    /// Why, for the audit log: one line, at most 512 bytes. Never the secret itself.
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    pub(crate) reason: String,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum TenantCommand {
     /// Create a tenant.
@@ -87,15 +95,25 @@ tenant of this name is left, those that were deleted before are erased.")]
     },
 }
 
+/// A source's settings.
+#[derive(Debug, Default, Args)]
+pub(crate) struct GivenSettings {
+    /// What the recipe wants to know beside the secret, see `portero provider show`. Repeatable.
+    #[arg(long = "setting", value_name = "NAME=VALUE", value_parser = super::setting)]
+    pub(crate) plain: Vec<(String, String)>,
+    /// The same from a file, for what is kept as a secret; '-' is standard input. Repeatable.
+    #[arg(long = "setting-file", value_name = "NAME=FILE", value_parser = super::setting)]
+    pub(crate) files: Vec<(String, String)>,
+}
+
 /// What a source is told beside its recipe and its secrets.
 #[derive(Debug, Args)]
 pub(crate) struct GivenToSource {
     /// The URL as configured at the provider, for providers that sign it. Repeatable: while a source moves, each counts.
     #[arg(long = "public-url", value_name = "URL")]
     pub(crate) public_urls: Vec<String>,
-    /// What the recipe wants to know, see `portero provider show`. Repeatable.
-    #[arg(long = "setting", value_name = "NAME=VALUE", value_parser = super::setting)]
-    pub(crate) settings: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) settings: GivenSettings,
     /// How long the provider may bring the source's secret by a handshake, such as 1h (which a new source waits where its
     /// provider does that); 0s ends that.
     #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
@@ -144,6 +162,7 @@ Examples:
   portero source update acme calls --public-url https://hooks.example.com/in/0123
   portero source update acme calls --public-url https://old.example/in/1 --public-url https://new.example/in/1
   portero source update acme pay --setting webhook_id=WH-1
+  portero source update acme chat --setting-file verify_token=token.txt
   portero source update acme tasks --secret-window 1h
   portero source update acme pay --events-per-second 50 --burst 500")]
     Update {

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{Common, RoleName};
+use super::{Common, Reason, RoleName};
 use crate::local_issuer;
 
 #[derive(Debug, Subcommand)]
@@ -56,6 +56,8 @@ A tenant's admin gives roles within its own tenant only.")]
     Delete {
         /// The grant's id.
         grant: String,
+        #[command(flatten)]
+        reason: Reason,
         #[command(flatten)]
         common: Common,
     },

@@ -22,8 +22,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use portero_types::Redacted;
 
 pub(crate) use admin::{
-    Common, DeadLetterPolicy, GivenToSource, ReceiptCommand, RejectionCommand, SourceCommand, StartFrom,
-    SubscriptionCommand, TenantCommand,
+    Common, DeadLetterPolicy, GivenSettings, GivenToSource, Reason, ReceiptCommand, RejectionCommand,
+    SourceCommand, StartFrom, SubscriptionCommand, TenantCommand,
 };
 pub(crate) use audit::AuditCommand;
 pub(crate) use grant::GrantCommand;
@@ -241,6 +241,7 @@ mod tests {
             "portero source create acme own --recipe-file recipe.json --output json",
             "portero source create acme own --preset stripe --public-url https://a/b --public-url https://c/d",
             "portero source update acme own --setting a=b --unset c --secret-window 1h",
+            "portero source update acme own --setting-file word=word.txt",
             "portero source show acme own",
             "portero rejection list acme own -o json",
             "portero rejection explain acme own req_1",

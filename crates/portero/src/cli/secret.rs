@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Subcommand};
 use portero_types::Timestamp;
 
-use super::{Common, ConnectArgs, OutputArgs};
+use super::{Common, ConnectArgs, OutputArgs, Reason};
 
 /// A source.
 #[derive(Debug, Args)]
@@ -75,6 +75,8 @@ sends again is still taken. `portero secret show` says when an old one is safe t
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
+        reason: Reason,
+        #[command(flatten)]
         common: Common,
     },
     /// Add a secret to many sources, one after the other, and let their others end. The values go to a file.
@@ -105,6 +107,8 @@ and it goes on where it stopped.")]
         /// How long the others go on, such as 3days; default: as `portero secret rotate` has it.
         #[arg(long, value_parser = humantime::parse_duration, value_name = "DURATION")]
         overlap: Option<Duration>,
+        #[command(flatten)]
+        reason: Reason,
         /// Only say what would be done.
         #[arg(long)]
         dry_run: bool,
@@ -125,6 +129,8 @@ and it goes on where it stopped.")]
         #[arg(long, value_parser = super::moment, value_name = "TIME")]
         at: Option<Timestamp>,
         #[command(flatten)]
+        reason: Reason,
+        #[command(flatten)]
         common: Common,
     },
     /// Revoke a leaked secret, for ever: from now on the database refuses whatever it signs.
@@ -138,6 +144,8 @@ not; what these try to accept is refused by the database all the same.")]
         /// Return only when nothing that it signed can be accepted any more and every gateway knows it.
         #[arg(long)]
         wait: bool,
+        #[command(flatten)]
+        reason: Reason,
         #[command(flatten)]
         common: Common,
     },

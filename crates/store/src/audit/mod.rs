@@ -45,6 +45,8 @@ pub struct AuditEntry {
     pub tenant_no: Option<TenantNo>,
     /// See [`Change::request_id`].
     pub request_id: String,
+    /// See [`Change::reason`].
+    pub reason: Option<String>,
     /// The resource before, as JSON; `None` when it was not there or nothing was changed.
     pub before: Option<String>,
     /// The resource after, as JSON; `None` when it is gone or nothing was changed.
@@ -143,7 +145,7 @@ impl NewAuditEntry {
     /// The entry as the next one after `head`: for implementations.
     #[must_use]
     pub fn following(self, head: (u64, AuditHash), tenant_no: Option<TenantNo>) -> AuditEntry {
-        let Change { actor, request_id, at } = self.change;
+        let Change { actor, request_id, reason, owner: _, at } = self.change;
         let mut entry = AuditEntry {
             seq: head.0.saturating_add(1),
             at,
@@ -153,6 +155,7 @@ impl NewAuditEntry {
             tenant: self.tenant,
             tenant_no,
             request_id,
+            reason,
             before: self.before.map(view::bounded),
             after: self.after.map(view::bounded),
             prev_hash: head.1,

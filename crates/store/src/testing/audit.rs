@@ -13,7 +13,7 @@ use super::{Database, assert_fails, migrated};
 use crate::audit::Chain;
 use crate::{
     Actor, AuditEntry, AuditFilter, AuditHash, AuditOrder, Change, DynStore, ErrorKind, NewAuditEntry,
-    NewSecret, SourceUpdate, SubscriptionUpdate, TenantUpdate,
+    NewSecret, REASON_BYTES_MAX, SourceUpdate, SubscriptionUpdate, TenantUpdate,
 };
 
 /// Every entry, after the chain and the head were looked at.
@@ -120,6 +120,40 @@ pub async fn an_entry_says_who_asked_by_which_request_and_when(database: &dyn Da
     let entries = all(&store).await;
     assert_eq!((&entries[0].actor, entries[0].request_id.as_str()), (&actor, "deploy-42"));
     assert_eq!((entries[0].seq, entries[0].at, entries[0].prev_hash), (1, change.at, AuditHash::GENESIS));
+}
+
+pub async fn an_entry_keeps_why_it_was_asked_for(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    let (store, acme, stripe) = (&fixture.store, tenant_id("acme"), source_id("stripe-eu"));
+    store.add_secret(new_secret("one"), &tester()).await.expect("added");
+    let because = |reason: &str| tester().because(reason).expect("a reason");
+    let rotation = NewSecret {
+        retire_others_at: Some(Timestamp::from_secs(NOW.as_secs() + 3_600)),
+        ..new_secret("two")
+    };
+    store.add_secret(rotation, &because("yearly")).await.expect("added");
+    let leaked = because("seen in a public repository, «portero» №7");
+    store.revoke_secret(&acme, &stripe, &secret_id("one"), &leaked).await.expect("revoked");
+    let longest = because(&"é".repeat(REASON_BYTES_MAX / 2));
+    store.delete_secret(&acme, &stripe, &secret_id("one"), &longest).await.expect("deleted");
+    let entries = all(store).await;
+    let told: Vec<_> =
+        entries.iter().skip(2).map(|entry| (entry.action.as_str(), entry.reason.as_deref())).collect();
+    assert_eq!(
+        told,
+        [
+            ("CreateSecret", None),
+            ("RetireSecret", Some("yearly")),
+            ("CreateSecret", Some("yearly")),
+            ("RevokeSecret", leaked.reason.as_deref()),
+            ("DeleteSecret", longest.reason.as_deref()),
+        ]
+    );
+    for odd in ["", &"x".repeat(REASON_BYTES_MAX + 1)] {
+        let odd = Change { reason: Some(odd.to_owned()), ..tester() };
+        assert_fails(store.delete_source(&acme, &stripe, &odd).await, ErrorKind::Refused);
+    }
+    assert_eq!(all(store).await, entries, "nothing was changed");
 }
 
 pub async fn before_and_after_of_an_entry_follow_each_other(database: &dyn Database) {

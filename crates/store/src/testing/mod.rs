@@ -11,6 +11,7 @@ pub mod audit;
 pub mod changes;
 pub mod config;
 pub mod fixture;
+pub mod freed;
 pub mod grants;
 pub mod hints;
 pub mod history;
@@ -29,6 +30,7 @@ pub mod secret_life;
 pub mod secret_uses;
 pub mod secrets;
 pub mod sessions;
+pub mod settings;
 pub mod shares;
 pub mod sources;
 pub mod unseen;
@@ -128,6 +130,7 @@ macro_rules! conformance {
             every_change_is_an_entry,
             a_secret_that_ends_others_is_an_entry_for_each,
             an_entry_says_who_asked_by_which_request_and_when,
+            an_entry_keeps_why_it_was_asked_for,
             before_and_after_of_an_entry_follow_each_other,
             no_secret_and_no_ingest_key_is_in_an_entry,
             a_change_that_failed_is_no_entry,
@@ -144,9 +147,17 @@ macro_rules! conformance {
             a_grant_of_what_does_not_exist_is_refused,
             a_tenant_takes_its_grants_along,
             a_subscription_leaves_the_grants_that_name_it,
+            grants_are_bounded_for_each_tenant_and_in_all,
+            what_became_anothers_is_not_changed_by_who_was_allowed_to_before,
+        ]);
+        $crate::conformance!(@cases $fresh, freed: [
+            a_name_that_is_given_up_is_remembered_with_the_last_time,
+            an_erased_tenant_gives_up_its_name_and_its_subscriptions_theirs,
+            a_deletion_that_is_refused_gives_up_no_name,
         ]);
         $crate::conformance!(@cases $fresh, keys: [
             a_tenants_data_key_is_made_with_it_and_outlives_it,
+            data_keys_are_read_of_the_tenants_that_are_asked_for,
             uses_and_pages_say_what_is_wrapped_under_which_key,
             wrapping_again_replaces_what_is_still_as_it_was_and_raises_no_revision,
             a_further_data_key_is_added_once_and_raises_the_revision,
@@ -169,6 +180,7 @@ macro_rules! conformance {
             a_secrets_end_is_set_moved_and_never_undone,
             an_end_that_would_let_too_many_verify_is_refused,
             a_rotation_leaves_planned_ended_and_revoked_secrets_alone,
+            a_rotation_that_begins_in_the_past_ends_what_verifies_now,
             a_revocation_is_seen_and_final,
             a_revoked_secret_makes_room_for_another,
             only_a_secret_that_does_not_verify_is_deleted,
@@ -184,6 +196,9 @@ macro_rules! conformance {
             an_accepted_event_that_comes_again_under_a_revoked_secret_is_refused,
             a_key_of_one_batch_is_accepted_under_the_secret_that_is_good,
             a_deleted_secret_accepts_no_more_than_a_revoked_one,
+            a_deleted_source_accepts_nothing_and_its_neighbours_go_on,
+            an_erased_tenants_sources_accept_nothing,
+            that_a_secret_was_revoked_is_remembered_longer_than_anything_can_be_under_way,
             nothing_is_accepted_after_a_revocation_has_settled,
         ]);
         $crate::conformance!(@cases $fresh, sources: [
@@ -195,6 +210,13 @@ macro_rules! conformance {
             a_source_that_does_not_wait_takes_no_secret,
             a_secret_that_is_given_ends_the_wait_for_one,
             a_refused_handshake_secret_leaves_the_source_waiting,
+        ]);
+        $crate::conformance!(@cases $fresh, settings: [
+            secret_settings_are_kept_and_changed_one_by_one,
+            secret_settings_beyond_their_bounds_are_refused,
+            a_secret_setting_that_was_given_anew_shows_as_changed_and_never_itself,
+            secret_settings_are_sealed_again_where_they_are_as_they_were,
+            secret_settings_go_with_their_source,
         ]);
         $crate::conformance!(@cases $fresh, limits: [
             a_tenants_update_changes_what_is_given_and_nothing_else,
@@ -230,6 +252,8 @@ macro_rules! conformance {
             a_silent_replica_is_no_longer_live_and_takes_no_share,
             replicas_gone_for_a_day_are_swept,
             a_process_takes_the_place_of_an_older_one_of_its_name,
+            two_live_processes_of_one_name_are_both_there,
+            what_a_process_says_first_may_be_said_again,
         ]);
         $crate::conformance!(@cases $fresh, sessions: [
             a_claim_takes_every_free_lane_once,

@@ -54,6 +54,26 @@ async fn a_change_names_its_caller_and_its_request() {
 }
 
 #[tokio::test]
+async fn a_reason_is_kept_and_one_of_several_lines_is_refused() {
+    let service = Service::start().await;
+    service.create("pay", preset("stripe")).await.expect("created");
+    service.add_secret("pay", "first", super::SECRET).await;
+    let secret = format!("{}/secrets/first", name("pay"));
+    let revoke = async |reason: &str| {
+        let (name, reason) = (secret.clone(), reason.to_owned());
+        let request = service.acme(v1::RevokeSecretRequest { name, wait: false, reason });
+        service.admin.do_revoke_secret(request).await
+    };
+    for odd in ["a\nb", "a\0b", &"x".repeat(513)] {
+        assert_eq!(bad_field(revoke(odd).await), "reason");
+    }
+    revoke(" seen in a public repository ").await.expect("revoked");
+    let answer = list(&service, &admin_of("acme"), of("tenants/acme")).await.expect("allowed");
+    let reasons: Vec<_> = answer.audit_entries.iter().map(|entry| entry.reason.as_deref()).collect();
+    assert_eq!(reasons, [None, None, None, Some("seen in a public repository")]);
+}
+
+#[tokio::test]
 async fn who_sees_one_tenant_sees_its_entries_only() {
     let service = Service::start().await;
     service.create("pay", preset("stripe")).await.expect("created");

@@ -37,7 +37,7 @@ async fn get(service: &Service, by: &Grant, id: &str) -> Result<v1::Grant, Statu
 }
 
 async fn delete(service: &Service, by: &Grant, id: &str) -> Result<(), Status> {
-    let message = v1::DeleteGrantRequest { name: format!("grants/{id}") };
+    let message = v1::DeleteGrantRequest { name: format!("grants/{id}"), reason: String::new() };
     service.admin.do_delete_grant(service.by(by, message)).await.map(drop)
 }
 

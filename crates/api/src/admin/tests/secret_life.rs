@@ -25,20 +25,19 @@ async fn rotate(
         parent: name("pay"),
         secret_id: id.to_owned(),
         value: value.to_owned(),
-        not_before: None,
         overlap: overlap.map(time::duration_to_proto),
-        wait: false,
+        ..v1::RotateSecretRequest::default()
     };
     Ok(service.admin.do_rotate_secret(service.acme(request)).await?.into_inner())
 }
 
 async fn retire(service: &Service, id: &str, end: Option<End>) -> Result<v1::Secret, Status> {
-    let request = v1::RetireSecretRequest { name: full(id), end };
+    let request = v1::RetireSecretRequest { name: full(id), end, reason: String::new() };
     Ok(service.admin.do_retire_secret(service.acme(request)).await?.into_inner())
 }
 
 async fn revoke(service: &Service, id: &str, wait: bool) -> Result<v1::RevokeSecretResponse, Status> {
-    let request = v1::RevokeSecretRequest { name: full(id), wait };
+    let request = v1::RevokeSecretRequest { name: full(id), wait, reason: String::new() };
     Ok(service.admin.do_revoke_secret(service.acme(request)).await?.into_inner())
 }
 
@@ -128,6 +127,37 @@ async fn the_same_rotation_again_changes_nothing_and_another_value_is_refused() 
         Code::AlreadyExists,
         "what was generated is unknown"
     );
+}
+
+#[tokio::test]
+async fn a_secret_that_is_over_is_not_taken_for_one_that_was_just_added() {
+    let service = service().await;
+    retire(&service, "old", None).await.expect("retired");
+    let refused = create(&service, "old", SECRET).await.expect_err("it has ended");
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(refused.message().ends_with("which has ended: choose another id"), "{refused}");
+    revoke(&service, "old", false).await.expect("revoked");
+    let refused = rotate(&service, "old", SECRET, None).await.expect_err("it was revoked");
+    assert!(refused.message().ends_with("which was revoked: choose another id and value"), "{refused}");
+    assert_eq!(code(create(&service, "old", OTHER).await), Code::AlreadyExists);
+}
+
+#[tokio::test]
+async fn a_new_secret_verifies_at_once_at_gateways_whose_clocks_are_behind() {
+    let service = service().await;
+    rotate(&service, "new", OTHER, None).await.expect("rotated");
+    let source = service.loaded("pay");
+    let secrets = &source.verification.as_ref().expect("usable").secrets;
+    let behind = NOW.minus(Duration::from_secs(30));
+    assert_eq!(secrets.iter().filter(|secret| secret.is_active(behind)).count(), 2);
+    let exact = v1::CreateSecretRequest {
+        parent: name("pay"),
+        secret_id: "planned".to_owned(),
+        not_before: after(Duration::ZERO),
+        ..v1::CreateSecretRequest::default()
+    };
+    let exact = service.admin.do_create_secret(service.acme(exact)).await.expect("added").into_inner();
+    assert_eq!(exact.not_before, after(Duration::ZERO), "a time that was given is kept");
 }
 
 #[tokio::test]

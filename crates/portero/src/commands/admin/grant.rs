@@ -46,10 +46,11 @@ pub(crate) async fn run(command: GrantCommand) -> anyhow::Result<()> {
             found.warn();
             present::one(common.output.output, &found)
         }
-        GrantCommand::Delete { grant, common } => {
+        GrantCommand::Delete { grant, reason, common } => {
             let api = AdminApi::open(&common.connect).await?;
             let name = name::grant(&grant);
-            api.ask(api.calls().delete_grant(v1::DeleteGrantRequest { name: name.clone() })).await?;
+            let request = v1::DeleteGrantRequest { name: name.clone(), reason: reason.reason };
+            api.ask(api.calls().delete_grant(request)).await?;
             present::deleted(common.output.output, &name)
         }
     }

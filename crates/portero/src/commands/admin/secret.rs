@@ -5,7 +5,6 @@ mod rotate_all;
 mod values_file;
 
 use std::path::Path;
-use std::time::Duration;
 
 use portero_client::v1;
 use portero_client::v1::retire_secret_request::End;
@@ -27,8 +26,15 @@ const PAGE: i32 = 1_000;
 pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<()> {
     match command {
         SecretCommand::Create { source, given, common } => create(&source, given, &common).await,
-        SecretCommand::Rotate { source, given, overlap, wait, common } => {
-            rotate(&source, given, overlap, wait, &common).await
+        SecretCommand::Rotate { source, given, overlap, wait, reason, common } => {
+            let wanted = v1::RotateSecretRequest {
+                parent: name::source(&source.tenant, &source.source),
+                overlap: overlap.map(present::duration),
+                wait,
+                reason: reason.reason,
+                ..v1::RotateSecretRequest::default()
+            };
+            rotate(wanted, given, &common).await
         }
         SecretCommand::RotateAll {
             tenant,
@@ -37,25 +43,38 @@ pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<()> {
             secret_id,
             values_out,
             overlap,
+            reason,
             dry_run,
             connect,
             output,
         } => {
-            let wanted =
-                rotate_all::Wanted { tenant, source_prefix, preset, secret_id, values_out, overlap, dry_run };
+            let reason = reason.reason;
+            let wanted = rotate_all::Wanted {
+                tenant,
+                source_prefix,
+                preset,
+                secret_id,
+                values_out,
+                overlap,
+                reason,
+                dry_run,
+            };
             rotate_all::run(wanted, &connect, output.output).await
         }
-        SecretCommand::Retire { secret, after, at, common } => {
+        SecretCommand::Retire { secret, after, at, reason, common } => {
             let end = after.map(|after| End::After(present::duration(after)));
             let end = end.or_else(|| at.map(|at| End::At(proto_time(at))));
             let api = AdminApi::open(&common.connect).await?;
             let name = full_name(&secret);
-            let request = v1::RetireSecretRequest { name: name.clone(), end };
+            let request = v1::RetireSecretRequest { name: name.clone(), end, reason: reason.reason };
             let retired =
                 api.ask(api.calls().retire_secret(request)).await.map_err(|error| error.about(&name))?;
             show(common.output.output, retired)
         }
-        SecretCommand::Revoke { secret, wait, common } => revoke(&secret, wait, &common).await,
+        SecretCommand::Revoke { secret, wait, reason, common } => {
+            let name = full_name(&secret);
+            revoke(v1::RevokeSecretRequest { name, wait, reason: reason.reason }, &common).await
+        }
         SecretCommand::Get { secret, common } => {
             let api = AdminApi::open(&common.connect).await?;
             let request = v1::GetSecretRequest { name: full_name(&secret) };
@@ -102,24 +121,16 @@ async fn create(source: &SourceName, given: GivenSecret, common: &Common) -> any
     added(common.output.output, created, is_generated)
 }
 
-async fn rotate(
-    source: &SourceName,
-    given: GivenSecret,
-    overlap: Option<Duration>,
-    wait: bool,
-    common: &Common,
-) -> anyhow::Result<()> {
+async fn rotate(wanted: v1::RotateSecretRequest, given: GivenSecret, common: &Common) -> anyhow::Result<()> {
     let value = value_of(given.value_file.as_deref())?;
     let is_generated = value.is_empty();
     let api = AdminApi::open(&common.connect).await?;
-    let parent = name::source(&source.tenant, &source.source);
+    let parent = wanted.parent.clone();
     let request = v1::RotateSecretRequest {
-        parent: parent.clone(),
         secret_id: given.id,
         value,
         not_before: given.not_before.map(proto_time),
-        overlap: overlap.map(present::duration),
-        wait,
+        ..wanted
     };
     let answer = api.ask(api.calls().rotate_secret(request)).await.map_err(|error| error.about(&parent))?;
     added(common.output.output, answer.secret.unwrap_or_default(), is_generated)?;
@@ -142,10 +153,9 @@ struct Revocation {
     revision: i64,
 }
 
-async fn revoke(secret: &SecretName, wait: bool, common: &Common) -> anyhow::Result<()> {
+async fn revoke(request: v1::RevokeSecretRequest, common: &Common) -> anyhow::Result<()> {
     let api = AdminApi::open(&common.connect).await?;
-    let name = full_name(secret);
-    let request = v1::RevokeSecretRequest { name: name.clone(), wait };
+    let name = request.name.clone();
     let answer = api.ask(api.calls().revoke_secret(request)).await.map_err(|error| error.about(&name))?;
     let unconfirmed = answer.unconfirmed_replicas;
     let secret = Secret::from(answer.secret.unwrap_or_default());
@@ -185,7 +195,7 @@ fn proto_time(at: Timestamp) -> prost_types::Timestamp {
 
 /// The value in the file; empty without a file, which asks for a generated one.
 fn value_of(file: Option<&Path>) -> Result<String, Failure> {
-    file.map(|file| input::secret(file).map(|value| value.expose_secret().clone()))
+    file.map(|file| input::secret(file, "the secret").map(|value| value.expose_secret().clone()))
         .transpose()
         .map(Option::unwrap_or_default)
 }

@@ -21,6 +21,7 @@ pub(super) struct Entry {
     tenant: Option<String>,
     tenant_no: Option<i64>,
     request_id: String,
+    reason: Option<String>,
     before: Option<String>,
     after: Option<String>,
     prev_hash: String,
@@ -39,6 +40,7 @@ impl From<v1::AuditEntry> for Entry {
             tenant: Some(name::id(&entry.tenant, 0)).filter(|tenant| !tenant.is_empty()),
             tenant_no: entry.tenant_no,
             request_id: entry.request_id,
+            reason: entry.reason,
             before: entry.before,
             after: entry.after,
             prev_hash: entry.prev_hash,
@@ -62,6 +64,7 @@ impl Entry {
             tenant: self.tenant.map(TenantId::new).transpose().map_err(|_| "tenant")?,
             tenant_no: self.tenant_no.map(TenantNo),
             request_id: self.request_id,
+            reason: self.reason,
             before: self.before,
             after: self.after,
         })
@@ -77,7 +80,8 @@ fn moment(text: &str) -> Option<Timestamp> {
 }
 
 impl Record for Entry {
-    const COLUMNS: &'static [&'static str] = &["NO", "TIME", "WHO", "ACTION", "RESOURCE", "REQUEST"];
+    const COLUMNS: &'static [&'static str] =
+        &["NO", "TIME", "WHO", "ACTION", "RESOURCE", "REQUEST", "REASON"];
 
     fn row(&self) -> Vec<String> {
         vec![
@@ -87,6 +91,7 @@ impl Record for Entry {
             self.action.clone(),
             self.resource.clone(),
             self.request_id.clone(),
+            self.reason.clone().unwrap_or_default(),
         ]
     }
 
@@ -100,6 +105,7 @@ impl Record for Entry {
             ("resource", self.resource.clone()),
             ("tenant", self.tenant.clone().unwrap_or_default()),
             ("request", self.request_id.clone()),
+            ("reason", self.reason.clone().unwrap_or_default()),
             ("before", self.before.clone().unwrap_or_default()),
             ("after", self.after.clone().unwrap_or_default()),
             ("hash", self.hash.clone()),
@@ -117,6 +123,7 @@ pub(super) mod tests {
     pub(in super::super) fn exported(count: u64) -> Vec<Entry> {
         let actor = Actor { issuer: "portero".to_owned(), subject: "ann".to_owned() };
         let change = Change::new(actor, "req-1", Timestamp::from_micros(1_750_000_000_123_456));
+        let change = change.because("asked for").expect("a reason");
         let tenant = TenantId::new("acme").expect("valid");
         let mut head = (0, AuditHash::GENESIS);
         let entries = (0..count).map(|n| {
@@ -141,6 +148,7 @@ pub(super) mod tests {
             tenant: entry.tenant.map(|tenant| tenant.to_string()),
             tenant_no: entry.tenant_no.map(|no| no.0),
             request_id: entry.request_id,
+            reason: entry.reason,
             before: entry.before,
             after: entry.after,
             prev_hash: entry.prev_hash.to_string(),
@@ -182,6 +190,7 @@ pub(super) mod tests {
             "hash",
             "issuer",
             "prev_hash",
+            "reason",
             "request_id",
             "resource",
             "seq",

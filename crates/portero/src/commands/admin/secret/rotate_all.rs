@@ -29,6 +29,7 @@ pub(super) struct Wanted {
     pub(super) secret_id: String,
     pub(super) values_out: PathBuf,
     pub(super) overlap: Option<Duration>,
+    pub(super) reason: String,
     pub(super) dry_run: bool,
 }
 
@@ -164,6 +165,7 @@ async fn one(
         not_before: None,
         overlap: wanted.overlap.map(present::duration),
         wait: false,
+        reason: wanted.reason.clone(),
     };
     match api.ask(api.calls().rotate_secret(request)).await {
         // The value of one that was there is not repeated.
