@@ -102,8 +102,7 @@ async fn unpack(edge: &Edge, work: &Work, verification: &Verification) -> Result
     };
     let compressed = verification.recipe.compressed().ok_or(Refusal::EncodingUnsupported(encoding::NONE))?;
     let bytes_max = edge.config().body_bytes_max;
-    let inflated =
-        encoding::inflate(coding, &work.wire, bytes_max, &edge.memory(work.source.tenant_no)).await;
+    let inflated = encoding::inflate(coding, &work.wire, bytes_max, &edge.memory(&work.admission)).await;
     let inflated = inflated.map_err(|error| match error {
         InflateError::Body(error) => Refusal::Body(error),
         InflateError::Malformed => rejected(
@@ -176,11 +175,7 @@ async fn commit(edge: &Edge, verification: &Verification, events: Vec<NewEvent>)
         match result {
             Ok(outcome) => words.push(EventWords::new(outcome, receipt_id)),
             // A refused event is the last thing to report: whatever else failed may be cured by sending again.
-            Err(failure)
-                if failed.is_none_or(|known| matches!(known, Failure::Refused | Failure::Revoked)) =>
-            {
-                failed = Some(failure);
-            }
+            Err(failure) if failed.is_none_or(is_final) => failed = Some(failure),
             Err(_) => {}
         }
     }
@@ -190,6 +185,7 @@ async fn commit(edge: &Edge, verification: &Verification, events: Vec<NewEvent>)
             let detail = "the request is signed with a secret that was revoked";
             return Err(rejected(verification, &Rejection::new(Reason::SecretRevoked, detail)));
         }
+        Some(Failure::SourceDeleted) => return Err(Refusal::NotFound),
         Some(failure) => return Err(Refusal::NotCommitted(failure)),
         None => {}
     }
@@ -200,16 +196,15 @@ async fn commit(edge: &Edge, verification: &Verification, events: Vec<NewEvent>)
     })
 }
 
+/// Whether sending the same again cannot help.
+const fn is_final(failure: Failure) -> bool {
+    matches!(failure, Failure::Refused | Failure::Revoked | Failure::SourceDeleted)
+}
+
 /// What the source's recipe answers to a request that it rejects.
 pub(crate) fn rejected(verification: &Verification, rejection: &Rejection) -> Refusal {
     let reason = rejection.reason();
     metrics::rejection(reason.code());
-    tracing::info!(
-        decision = "rejected",
-        reason = reason.code(),
-        detail = rejection.detail(),
-        "a request is rejected"
-    );
     // Both say something about HTTP rather than about proof, so HTTP's own words fit better than the provider's.
     let own = if reason == Reason::TooManyEvents {
         Some(StatusCode::PAYLOAD_TOO_LARGE)

@@ -11,6 +11,7 @@ use portero_recipe::Reply;
 use crate::accept::Failure;
 use crate::answer::{Answer, ErrorWords};
 use crate::body::BodyError;
+use crate::limits::in_flight::Full;
 use crate::limits::{Admission, Limit, Limited};
 
 /// A refused request that verified or could not be read.
@@ -37,10 +38,8 @@ pub(crate) enum Refusal {
     EncodingUnsupported(&'static str),
     /// A body that cannot be had.
     Body(BodyError),
-    /// Too much in flight.
-    Overloaded,
-    /// Too much of this tenant in flight.
-    TenantOverloaded,
+    /// Too many requests in flight.
+    Overloaded(Full),
     /// Somebody has sent as much as allowed.
     Limited(Limited),
     /// The configuration in memory is too old to trust.
@@ -102,10 +101,7 @@ impl Refusal {
                 "send the body without this content encoding",
             ),
             Self::Body(error) => body_row(*error),
-            Self::Overloaded => {
-                Row::unavailable("overloaded", "too many requests are in flight; try again", 1)
-            }
-            Self::TenantOverloaded => Row::unavailable("overloaded", TENANT_IN_FLIGHT, 1),
+            Self::Overloaded(full) => full_row(*full, "too many requests are in flight; try again"),
             Self::Limited(limited) => limited_row(*limited),
             Self::ConfigStale => {
                 Row::unavailable("config_stale", "the gateway cannot read its configuration; try again", 5)
@@ -169,11 +165,8 @@ impl Refusal {
             )),
             Self::NotFound
             | Self::MethodNotAllowed(_)
-            | Self::Body(
-                BodyError::NoMemory | BodyError::TenantMemory | BodyError::Timeout | BodyError::Broken,
-            )
-            | Self::Overloaded
-            | Self::TenantOverloaded
+            | Self::Body(BodyError::NoMemory(_) | BodyError::Timeout | BodyError::Broken)
+            | Self::Overloaded(_)
             | Self::ConfigStale
             | Self::SourceDisabled
             | Self::SecretNotStored
@@ -199,9 +192,8 @@ impl Refusal {
             | Self::MethodNotAllowed(_)
             | Self::Body(BodyError::TooLarge | BodyError::Timeout | BodyError::Broken) => admission.failed(),
             Self::NotFound
-            | Self::Body(BodyError::NoMemory | BodyError::TenantMemory)
-            | Self::Overloaded
-            | Self::TenantOverloaded
+            | Self::Body(BodyError::NoMemory(_))
+            | Self::Overloaded(_)
             | Self::Limited(_)
             | Self::ConfigStale
             | Self::SourceDisabled
@@ -242,7 +234,15 @@ impl Refusal {
     }
 }
 
-const TENANT_IN_FLIGHT: &str = "too much of this tenant is in flight; try again";
+/// `whole` says it where nobody in particular has too much.
+fn full_row(full: Full, whole: &'static str) -> Row {
+    let message = match full {
+        Full::Whole => whole,
+        Full::Tenant => "too much of this tenant is in flight; try again",
+        Full::Strangers => "too much is in flight from senders of whom nothing has verified yet; try again",
+    };
+    Row::unavailable("overloaded", message, 1)
+}
 
 /// Comes back when there is room, to the second, rounded up.
 fn limited_row(limited: Limited) -> Row {
@@ -268,8 +268,7 @@ fn body_row(error: BodyError) -> Row {
         BodyError::TooLarge => {
             Row::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is larger than this gateway takes")
         }
-        BodyError::NoMemory => Row::unavailable("overloaded", "too many bytes are in flight; try again", 1),
-        BodyError::TenantMemory => Row::unavailable("overloaded", TENANT_IN_FLIGHT, 1),
+        BodyError::NoMemory(full) => full_row(full, "too many bytes are in flight; try again"),
         BodyError::Timeout => {
             Row::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "the body did not arrive in time").closing()
         }
@@ -311,6 +310,8 @@ fn failure_row(failure: Failure) -> Row {
             "secret_revoked",
             "the secret that the request is signed with is revoked",
         ),
+        // `process` answers it as it answers an unknown URL.
+        Failure::SourceDeleted => Refusal::NotFound.row(),
         Failure::Broken => {
             Row::unavailable("store_broken", "the store needs attention; the gateway's operator must act", 30)
         }
@@ -339,8 +340,6 @@ mod tests {
             Refusal::NotFound,
             Refusal::MethodNotAllowed("POST, HEAD"),
             Refusal::EncodingUnsupported("identity"),
-            Refusal::Overloaded,
-            Refusal::TenantOverloaded,
             Refusal::ConfigStale,
             Refusal::SourceDisabled,
             Refusal::Rejected(Box::new(rejected)),
@@ -353,13 +352,14 @@ mod tests {
         all.extend(
             [
                 BodyError::TooLarge,
-                BodyError::NoMemory,
-                BodyError::TenantMemory,
                 BodyError::Timeout,
                 BodyError::Broken,
             ]
             .map(Refusal::Body),
         );
+        for full in [Full::Whole, Full::Tenant, Full::Strangers] {
+            all.extend([Refusal::Overloaded(full), Refusal::Body(BodyError::NoMemory(full))]);
+        }
         all.extend(
             [Limit::Tenant, Limit::Source, Limit::UnverifiedSource, Limit::UnverifiedAddress]
                 .map(|limit| Refusal::Limited(Limited { limit, after: Duration::from_millis(1_001) })),

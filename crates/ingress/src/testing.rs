@@ -43,6 +43,7 @@ pub(crate) struct FakeState {
     pub(crate) faults: VecDeque<Fault>,
     pub(crate) refused: HashSet<String>,
     pub(crate) revoked: HashSet<SecretNo>,
+    pub(crate) deleted: HashSet<SourceNo>,
     /// Repeats counted apart from commits.
     pub(crate) repeats: HashMap<ReceiptId, u32>,
     pub(crate) in_flight: usize,
@@ -135,6 +136,9 @@ fn commit(state: &mut FakeState, batch: &[NewEvent]) -> Result<Vec<Verdict>> {
         return Err(Error::new(ErrorKind::Refused, "a row is refused"));
     }
     let verdicts = batch.iter().map(|event| {
+        if state.deleted.contains(&event.source_no) {
+            return Verdict::SourceDeleted;
+        }
         if event.secret_no.is_some_and(|no| state.revoked.contains(&no)) {
             return Verdict::Revoked;
         }

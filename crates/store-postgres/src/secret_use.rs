@@ -75,7 +75,10 @@ impl SecretUseStore for PostgresStore {
 
     async fn sweep_secret_uses(&self, day: Day) -> Result<()> {
         let query = sqlx::query(
-            "WITH days AS (DELETE FROM secret_uses WHERE day < $1)
+            "WITH days AS (DELETE FROM secret_uses WHERE day < $1), gone AS (
+                 DELETE FROM revoked_secrets x
+                 WHERE x.revoked_at < $2 AND NOT EXISTS (SELECT FROM secrets k WHERE k.secret_no = x.secret_no)
+             )
              DELETE FROM secret_usage WHERE last_used_at < $2",
         )
         .bind(day.0)

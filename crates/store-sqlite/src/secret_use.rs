@@ -114,5 +114,9 @@ async fn sweep(connection: &mut SqliteConnection, day: Day) -> Result<()> {
     let days = sqlx::query("DELETE FROM secret_uses WHERE day < ?").bind(day.0);
     days.execute(&mut *connection).await.map_err(statement)?;
     let sums = sqlx::query("DELETE FROM secret_usage WHERE last_used_at < ?").bind(day.begin().as_micros());
-    sums.execute(connection).await.map(drop).map_err(statement)
+    sums.execute(&mut *connection).await.map_err(statement)?;
+    let gone = sqlx::query(
+        "DELETE FROM revoked_secrets WHERE revoked_at < ? AND secret_no NOT IN (SELECT secret_no FROM secrets)",
+    );
+    gone.bind(day.begin().as_micros()).execute(connection).await.map(drop).map_err(statement)
 }

@@ -27,6 +27,8 @@ pub enum Verdict {
     },
     /// The secret that verified it is revoked or deleted. Nothing is written, whether or not its key was there before.
     Revoked,
+    /// Its source is deleted, or its tenant is. Nothing is written, whether or not its key was there before.
+    SourceDeleted,
 }
 
 /// The ledger row of an accepted event. It never holds the payload.
@@ -78,8 +80,8 @@ pub trait AcceptStore: Send + Sync + 'static {
     ///
     /// Duplicate and conflict counts on receipts are kept after the commit and may be lost in a crash; verdicts may not.
     ///
-    /// Whether a secret is revoked is judged here, by the database, so that a gateway which has not heard of it accepts nothing
-    /// either. See [`AcceptStore::settle_accepts`].
+    /// Whether a secret is revoked and whether a source is deleted is judged here, by the database, so that a gateway which has
+    /// not heard of it accepts nothing either. See [`AcceptStore::settle_accepts`].
     ///
     /// Not cancel-safe: run it in a task of its own, never in the future of an HTTP handler.
     async fn accept(&self, batch: &[NewEvent]) -> crate::Result<Vec<Verdict>>;

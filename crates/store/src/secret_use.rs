@@ -88,7 +88,8 @@ pub trait SecretUseStore: Send + Sync + 'static {
         used_since: Timestamp,
         limit: u32,
     ) -> crate::Result<Vec<RetiringInUse>>;
-    /// Forgets the counts of days before `day`, and everything of secrets that were last used before it.
+    /// Forgets the counts of days before `day`, everything of secrets that were last used before it, and that those were
+    /// revoked which were deleted or revoked before it and are gone: by then nothing that they verified is under way any more.
     async fn sweep_secret_uses(&self, day: Day) -> crate::Result<()>;
 }
 

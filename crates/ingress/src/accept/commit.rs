@@ -103,7 +103,7 @@ async fn attempt(shared: &Shared, events: &[NewEvent]) -> Result<Vec<EventResult
         };
         match failure {
             // Only an attempt that surely wrote nothing ends the doubt about an earlier one: a refusal of the same rows.
-            Failure::Refused | Failure::Revoked => return Err(failure),
+            Failure::Refused | Failure::Revoked | Failure::SourceDeleted => return Err(failure),
             Failure::OutcomeUnknown => unknown = true,
             Failure::Unavailable if unknown => {}
             Failure::Unavailable | Failure::Broken | Failure::Overloaded | Failure::ShuttingDown => {
@@ -149,6 +149,7 @@ fn outcome(event: &NewEvent, verdict: Verdict) -> EventResult {
         Verdict::Duplicate { first } => Outcome::Duplicate { first },
         Verdict::Conflict { first } => Outcome::Conflict { first },
         Verdict::Revoked => return Err(Failure::Revoked),
+        Verdict::SourceDeleted => return Err(Failure::SourceDeleted),
     })
 }
 
@@ -161,6 +162,7 @@ fn failure(error: &Error, events: usize) -> Failure {
         ErrorKind::AlreadyExists
         | ErrorKind::NotFound
         | ErrorKind::FailedPrecondition
+        | ErrorKind::Exhausted
         | ErrorKind::Fenced
         | ErrorKind::Corrupt
         | ErrorKind::SchemaMismatch => {

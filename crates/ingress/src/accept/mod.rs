@@ -136,6 +136,10 @@ pub enum Failure {
     /// neighbours are not affected.
     #[error("the secret that verified the event is revoked")]
     Revoked,
+    /// The source that the event came to is deleted, which this gateway has not heard of yet. Nothing of it was written; its
+    /// neighbours are not affected.
+    #[error("the source that the event came to is deleted")]
+    SourceDeleted,
     /// The store is in a state that needs a person. Nothing was written.
     #[error("the store needs attention")]
     Broken,

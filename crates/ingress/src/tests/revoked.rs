@@ -1,6 +1,6 @@
 //! A gateway that has not heard that a secret is revoked, over a store that has.
 
-use portero_types::SecretNo;
+use portero_types::{SecretNo, SourceNo};
 
 use super::deliver::Perfect;
 use super::*;
@@ -23,6 +23,18 @@ async fn what_the_store_refuses_for_its_secret_is_refused_like_a_bad_signature_a
     assert_eq!(gateway.stored(), Vec::<String>::new());
     gateway.store.with(|state| state.revoked.clear());
     assert_eq!(gateway.deliver(1, &stripe_event("evt_1")).await.json()["status"], "accepted");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn what_the_store_refuses_for_its_source_is_answered_like_an_unknown_url() {
+    let (gateway, _) = gateway().await;
+    let unknown = gateway.post(99, &[], &stripe_event("evt_1")).await;
+    gateway.store.with(|state| state.deleted.insert(SourceNo(1)));
+    let deleted = gateway.deliver(1, &stripe_event("evt_1")).await;
+    assert_eq!((deleted.status, deleted.body), (404, unknown.body));
+    assert_eq!(gateway.stored(), Vec::<String>::new());
+    assert_eq!(gateway.edge.0.parts.secret_uses.counted(SecretNo(1)), 0);
     gateway.stop().await;
 }
 

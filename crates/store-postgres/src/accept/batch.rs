@@ -1,13 +1,13 @@
 //! A batch before and after the accept statement. Pure.
 //!
 //! Keys are sorted by their bytes, so that two batches with common keys wait for each other in one direction only, and the
-//! first event of each key stands for it. What came under a revoked secret is judged by the secret alone: of a key whose
-//! standing event is refused so, the others are left for another batch.
+//! first event of each key stands for it. What came under a revoked secret or to a deleted source is judged by that alone: of a
+//! key whose standing event is refused so, the others are left for another batch.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use portero_store::Verdict;
-use portero_types::{NewEvent, Position, ReceiptId, SecretNo};
+use portero_types::{NewEvent, Position, ReceiptId, SecretNo, SourceNo};
 
 /// What the accept statement placed: receipt and position.
 pub(super) type Placed = HashMap<ReceiptId, Position>;
@@ -30,6 +30,8 @@ pub(super) struct Found {
     pub(super) known: Vec<Known>,
     /// Those of the batch's secrets that are revoked.
     pub(super) revoked: HashSet<SecretNo>,
+    /// Those of the batch's sources that are deleted.
+    pub(super) deleted: HashSet<SourceNo>,
 }
 
 /// How often a receipt's event came again in this batch.
@@ -78,6 +80,12 @@ impl<'a> Batch<'a> {
         distinct.into_iter().collect()
     }
 
+    /// The sources that it came to, each once.
+    pub(super) fn sources(&self) -> Vec<i64> {
+        let distinct: BTreeSet<i64> = self.events.iter().map(|event| event.source_no.0).collect();
+        distinct.into_iter().collect()
+    }
+
     /// Whether no event repeats the key of another.
     pub(super) fn has_each_key_once(&self) -> bool {
         self.followers.is_empty()
@@ -113,7 +121,7 @@ impl<'a> Batch<'a> {
         self.leaders.iter().copied().filter(|index| !is_placed(index)).collect()
     }
 
-    /// Fills in the verdicts of those that were not placed: refused for their secrets, or their keys were there before.
+    /// Fills in the verdicts of those that were not placed: refused for their sources or secrets, or their keys were there before.
     pub(super) fn judge_repeats(&self, verdicts: &mut [Option<Verdict>], found: &Found) {
         let is_revoked =
             |index: usize| self.events[index].secret_no.is_some_and(|no| found.revoked.contains(&no));
@@ -124,7 +132,9 @@ impl<'a> Batch<'a> {
             if matches!(verdict, Some(Verdict::Accepted { .. })) {
                 continue;
             }
-            if is_revoked(index) {
+            if found.deleted.contains(&self.events[index].source_no) {
+                *verdict = Some(Verdict::SourceDeleted);
+            } else if is_revoked(index) {
                 *verdict = Some(Verdict::Revoked);
             } else if verdict.is_none()
                 && let Some(first) = known.get(&leader)
@@ -144,7 +154,7 @@ impl<'a> Batch<'a> {
         let mut counts: HashMap<ReceiptId, Count> = HashMap::new();
         for verdict in verdicts.iter().flatten() {
             match verdict {
-                Verdict::Accepted { .. } | Verdict::Revoked => {}
+                Verdict::Accepted { .. } | Verdict::Revoked | Verdict::SourceDeleted => {}
                 Verdict::Duplicate { first } => counts.entry(*first).or_default().duplicates += 1,
                 Verdict::Conflict { first } => counts.entry(*first).or_default().conflicts += 1,
             }

@@ -31,7 +31,8 @@ impl AcceptStore for PostgresStore {
             return Ok(Vec::new());
         }
         let mut verdicts = self.accept_keys(events).await?;
-        // An event is left over when the one that stood for its key was refused for another secret: it stands for itself.
+        // An event is left over when the one that stood for its key was refused for another secret or source: it stands for
+        // itself.
         loop {
             let left: Vec<usize> = (0..events.len()).filter(|index| verdicts[*index].is_none()).collect();
             if left.is_empty() {
@@ -92,7 +93,8 @@ impl AcceptStore for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Accepts one event of each key. Only those have no verdict whose key's event was refused for its secret; that one has.
+    /// Accepts one event of each key. Only those have no verdict whose key's event was refused for its secret or
+    /// source; that one has.
     async fn accept_keys(&self, events: &[NewEvent]) -> Result<Vec<Option<Verdict>>> {
         let statement = self.accept_statement().await?;
         let batch = Batch::new(events);

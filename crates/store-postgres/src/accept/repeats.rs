@@ -1,7 +1,7 @@
 //! Repeats: what was there before, and how often it came again. Outside of the shards' locks.
 
 use portero_store::Result;
-use portero_types::{ReceiptId, SecretNo};
+use portero_types::{ReceiptId, SecretNo, SourceNo};
 use sqlx::postgres::{PgBindIterExt, PgRow};
 use uuid::Uuid;
 
@@ -12,28 +12,35 @@ use crate::lease::rows;
 use crate::pools::Pool;
 use crate::row::get;
 
-/// The receipts that hold the keys of these events, and which of the batch's secrets are revoked. They are committed and
-/// durable, or they would not be visible.
+/// The receipts that hold the keys of these events, and which of the batch's secrets are revoked and sources deleted. They are
+/// committed and durable, or they would not be visible.
 pub(super) async fn find(pool: &Pool, batch: &Batch<'_>, repeated: &[usize]) -> Result<Found> {
     let events = || repeated.iter().map(|index| batch.event(*index));
     let query = sqlx::query(
-        "SELECT g.ordinal, r.receipt_id, r.body_digest, NULL::bigint AS revoked
+        "SELECT g.ordinal, r.receipt_id, r.body_digest, NULL::bigint AS revoked, NULL::bigint AS deleted
          FROM unnest($1::bigint[], $2::text[], $3::text[]) WITH ORDINALITY AS g (tenant_no, provider, event_id, ordinal)
          JOIN receipts r ON (r.tenant_no, r.provider, r.event_id) = (g.tenant_no, g.provider, g.event_id)
          UNION ALL
-         SELECT NULL, NULL, NULL, x.secret_no FROM revoked_secrets x WHERE x.secret_no = ANY ($4)",
+         SELECT NULL, NULL, NULL, x.secret_no, NULL FROM revoked_secrets x WHERE x.secret_no = ANY ($4)
+         UNION ALL
+         SELECT NULL, NULL, NULL, NULL, d.source_no FROM sources d
+         WHERE d.source_no = ANY ($5) AND d.deleted_at IS NOT NULL",
     )
     .bind(events().map(|event| event.tenant_no.0).bind_iter())
     .bind(events().map(|event| event.provider.as_str()).bind_iter())
     .bind(events().map(|event| event.event_id.as_str()).bind_iter())
-    .bind(batch.secrets());
+    .bind(batch.secrets())
+    .bind(batch.sources());
     let mut found = Found::default();
     for row in rows(pool, query, Effect::None).await? {
-        match get::<Option<i64>>(&row, "revoked")? {
-            Some(no) => {
+        match (get::<Option<i64>>(&row, "revoked")?, get::<Option<i64>>(&row, "deleted")?) {
+            (Some(no), _) => {
                 found.revoked.insert(SecretNo(no));
             }
-            None => found.known.push(known(&row, repeated)?),
+            (None, Some(no)) => {
+                found.deleted.insert(SourceNo(no));
+            }
+            (None, None) => found.known.push(known(&row, repeated)?),
         }
     }
     Ok(found)

@@ -2,9 +2,9 @@
 //!
 //! One statement, one commit, no round trip between. In the order in which it must happen:
 //!
-//! 1. `fresh`: receipts in the order of their keys, without those of revoked secrets, which are looked up once for the whole
-//!    batch; keys that exist are passed over. Waits here for other batches that
-//!    are about to commit the same keys, all in one direction.
+//! 1. `fresh`: receipts in the order of their keys, without those of revoked secrets and deleted sources, which are looked up
+//!    once for the whole batch; keys that exist are passed over. Waits here for other batches that are about to commit the
+//!    same keys, all in one direction.
 //! 2. `stored`: the bodies of those that are new, and with `placed` everything that is to be logged. Nothing after this
 //!    point reads or writes anything large.
 //! 3. `locked`: the advisory lock of each shard that gets an entry, in ascending order; none when nothing is new. The lock
@@ -125,6 +125,7 @@ fn arguments(
     let places: Option<Vec<i32>> = batch.leaders().map(|(place, _)| i32::try_from(place).ok()).collect();
     columns.arguments.add(places.ok_or_else(|| refused("a batch's length"))?)?;
     columns.arguments.add(batch.secrets())?;
+    columns.arguments.add(batch.sources())?;
     Ok(columns.arguments)
 }
 
@@ -190,7 +191,9 @@ fn accept_sql(shards: ShardCount) -> String {
     SELECT {receipt_columns} FROM {receipts}
     WHERE (r.secret_no = ANY (ARRAY(
         SELECT x.secret_no FROM revoked_secrets x WHERE x.secret_no = ANY (${secrets}::bigint[])
-    ))) IS NOT TRUE
+    ))) IS NOT TRUE AND r.source_no <> ALL (ARRAY(
+        SELECT d.source_no FROM sources d WHERE d.source_no = ANY (${sources}::bigint[]) AND d.deleted_at IS NOT NULL
+    ))
     ON CONFLICT (tenant_no, provider, event_id) DO NOTHING
     RETURNING receipt_id, tenant_no, source_no, event_type, received_at
 ), stored AS (
@@ -213,6 +216,7 @@ FROM (
 ) q
 RETURNING receipt_id, shard, position",
         secrets = COLUMNS.len() + 1,
+        sources = COLUMNS.len() + 2,
         receipt_columns = receipt.join(", "),
         receipts = unnest("r", &receipt),
         events = unnest("e", &["receipt_id", "content"]),
@@ -245,7 +249,7 @@ mod tests {
         let database = crate::harness::TestDatabase::create().await;
         portero_store::testing::migrated(&database).await;
         let mut types: Vec<String> = COLUMNS.iter().map(|(_, kind)| format!("{kind}[]")).collect();
-        types.push("bigint[]".to_owned());
+        types.extend(["bigint[]", "bigint[]"].map(str::to_owned));
         let sql = accept_sql(ShardCount::DEFAULT);
         let rows = database
             .run(format!(
@@ -253,14 +257,19 @@ mod tests {
                  PREPARE accept ({}) AS {sql};
                  EXPLAIN (COSTS OFF) EXECUTE accept ({});",
                 types.join(", "),
-                vec!["NULL"; COLUMNS.len() + 1].join(", ")
+                vec!["NULL"; COLUMNS.len() + 2].join(", ")
             ))
             .await;
         let plan: Vec<String> = rows.iter().map(|row| sqlx::Row::get(row, 0)).collect();
-        // Revoked secrets are looked up by their key, once for the batch; there are few.
-        let (revoked, plan): (Vec<String>, Vec<String>) =
-            plan.into_iter().partition(|line| line.contains("revoked_secrets"));
-        assert!(revoked.iter().any(|line| line.contains("revoked_secrets_pkey")), "{revoked:?}");
+        // Revoked secrets and deleted sources are looked up once for the batch, each in an index that holds nothing else.
+        let (looked_up, plan): (Vec<String>, Vec<String>) =
+            plan.into_iter().partition(|line| line.contains("revoked_secrets") || line.contains(" sources"));
+        for index in ["revoked_secrets_pkey", "sources_deleted"] {
+            assert!(
+                looked_up.iter().any(|line| line.ends_with(&format!("Index Scan on {index}"))),
+                "{looked_up:?}"
+            );
+        }
         let plan = plan.join("\n");
         for unwanted in ["Nested Loop", "Seq Scan", "Index Scan"] {
             assert!(!plan.contains(unwanted), "{unwanted} in\n{plan}");

@@ -36,6 +36,7 @@ pub(super) async fn accept(
 ) -> Result<Vec<Verdict>> {
     let (key_of, firsts) = group(&batch);
     let revoked = rows::find_revoked(connection, &batch).await?;
+    let deleted = rows::find_deleted(connection, &batch).await?;
     let mut known = rows::find_known(connection, &batch, &firsts).await?;
     let mut heads = Heads::read(connection).await?;
 
@@ -44,7 +45,9 @@ pub(super) async fn accept(
     // Where a new key's event stands in `placed`.
     let mut new_at: HashMap<usize, usize> = HashMap::new();
     for (event, key) in batch.iter().zip(key_of) {
-        verdicts.push(if event.secret_no.is_some_and(|no| revoked.contains(&no)) {
+        verdicts.push(if deleted.contains(&event.source_no) {
+            Verdict::SourceDeleted
+        } else if event.secret_no.is_some_and(|no| revoked.contains(&no)) {
             Verdict::Revoked
         } else if let Some(first) = known.get_mut(&key) {
             repeat(event, first.receipt_id, first.body_digest, &mut first.duplicates, &mut first.conflicts)

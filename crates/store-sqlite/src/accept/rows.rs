@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use portero_store::Result;
-use portero_types::{NewEvent, ReceiptId, SecretNo};
+use portero_types::{NewEvent, ReceiptId, SecretNo, SourceNo};
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Sqlite, SqliteConnection};
 
@@ -94,6 +94,23 @@ pub(super) async fn find_revoked(
         }
     }
     Ok(revoked)
+}
+
+/// Those of a batch's sources that are deleted.
+pub(super) async fn find_deleted(
+    connection: &mut SqliteConnection,
+    batch: &[NewEvent],
+) -> Result<HashSet<SourceNo>> {
+    let sources: BTreeSet<SourceNo> = batch.iter().map(|event| event.source_no).collect();
+    let mut deleted = HashSet::new();
+    for no in sources {
+        let probe =
+            sqlx::query("SELECT 1 FROM sources WHERE source_no = ? AND deleted_at IS NOT NULL").bind(no.0);
+        if probe.fetch_optional(&mut *connection).await.map_err(statement)?.is_some() {
+            deleted.insert(no);
+        }
+    }
+    Ok(deleted)
 }
 
 async fn insert<'q>(

@@ -13,7 +13,7 @@ use portero_types::{
 use super::{Database, migrated};
 use crate::{
     Actor, Change, DeadLetterPolicy, DynStore, EventContent, Limits, NewRejection, NewSession, NewSource,
-    NewSubscription, NewTenant, Sealed, Source, StartAt, StoredEvent, Tenant, Verdict,
+    NewSubscription, NewTenant, Sealed, SealedSettings, Source, StartAt, StoredEvent, Tenant, Verdict,
 };
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -111,7 +111,10 @@ impl Fixture {
 pub fn position(verdict: Verdict) -> Position {
     match verdict {
         Verdict::Accepted { position } => position,
-        other @ (Verdict::Duplicate { .. } | Verdict::Conflict { .. } | Verdict::Revoked) => {
+        other @ (Verdict::Duplicate { .. }
+        | Verdict::Conflict { .. }
+        | Verdict::Revoked
+        | Verdict::SourceDeleted) => {
             panic!("not accepted: {other:?}")
         }
     }
@@ -250,6 +253,7 @@ pub fn new_source(tenant: &str, id: &str) -> NewSource {
         ingest_key: IngestKey::from_bytes(key),
         public_urls: vec!["https://hooks.example.com/in".to_owned()],
         settings: BTreeMap::from([("webhook_id".to_owned(), "8PT5".to_owned())]),
+        sealed_settings: SealedSettings::default(),
         secret_expected_until: None,
         limits: Limits::default(),
         created_at: NOW,

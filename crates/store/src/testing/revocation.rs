@@ -6,8 +6,10 @@ use portero_types::{NewEvent, SecretNo};
 use tokio::task::JoinSet;
 
 use super::Database;
-use super::fixture::{Fixture, again, fresh, new_secret, position, secret_id, source_id, tenant_id, tester};
-use crate::{Change, NewSecret, Verdict};
+use super::fixture::{
+    Fixture, again, fresh, new_secret, new_source, position, secret_id, source_id, tenant_id, tester,
+};
+use crate::{Change, Day, NewSecret, Verdict};
 
 async fn secret(fixture: &Fixture, id: &str) -> SecretNo {
     fixture.store.add_secret(new_secret(id), &tester()).await.expect("added").no
@@ -89,6 +91,69 @@ pub async fn a_deleted_secret_accepts_no_more_than_a_revoked_one(database: &dyn 
     fixture.store.delete_secret(&acme, &stripe, &secret_id("planned"), &change).await.expect("deleted");
     let verdicts = fixture.store.accept(&[signed(&fixture.event("evt_1"), planned)]).await.expect("answered");
     assert_eq!(verdicts, [Verdict::Revoked]);
+}
+
+/// Also where no secret is part of it, as with providers that sign with keys of their own.
+pub async fn a_deleted_source_accepts_nothing_and_its_neighbours_go_on(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    let store = &fixture.store;
+    let (acme, stripe) = (tenant_id("acme"), source_id("stripe-eu"));
+    let secret = secret(&fixture, "good").await;
+    let known = fixture.event("evt_known");
+    fixture.accepted(&known).await;
+    let other = store.create_source(new_source("acme", "stripe-us"), &tester()).await.expect("created");
+    let to_other = |event: &NewEvent| NewEvent { source_no: other.no, ..again(event) };
+    store.delete_source(&acme, &stripe, &tester()).await.expect("deleted");
+    let (plain, shared) = (fixture.event("evt_1"), fixture.event("evt_shared"));
+    let batch = [
+        plain.clone(),
+        signed(&fixture.event("evt_2"), secret),
+        again(&known),
+        to_other(&known),
+        shared.clone(),
+        to_other(&shared),
+        to_other(&fixture.event("evt_3")),
+    ];
+    let verdicts = store.accept(&batch).await.expect("answered");
+    let gone = Verdict::SourceDeleted;
+    assert_eq!([verdicts[0], verdicts[1], verdicts[2], verdicts[4]], [gone; 4], "{verdicts:?}");
+    assert_eq!(verdicts[3], Verdict::Duplicate { first: known.receipt_id }, "what was accepted stays");
+    position(verdicts[5]);
+    position(verdicts[6]);
+    assert!(!is_stored(&fixture, &plain).await, "nothing of a refused event is written");
+    let again = store.create_source(new_source("acme", "stripe-eu"), &tester()).await.expect("created again");
+    fixture.accepted(&NewEvent { source_no: again.no, ..plain.clone() }).await;
+    assert_eq!(store.accept(&[signed(&plain, secret)]).await.expect("answered"), [gone]);
+}
+
+pub async fn an_erased_tenants_sources_accept_nothing(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    fixture.store.erase_tenant(&tenant_id("acme"), &tester()).await.expect("erased");
+    let verdicts = fixture.store.accept(&[fixture.event("evt_1")]).await.expect("answered");
+    assert_eq!(verdicts, [Verdict::SourceDeleted]);
+}
+
+/// What would grow for ever is forgotten, but nothing that could still count.
+pub async fn that_a_secret_was_revoked_is_remembered_longer_than_anything_can_be_under_way(
+    database: &dyn Database,
+) {
+    let fixture = Fixture::new(database).await;
+    let store = &fixture.store;
+    let (acme, stripe) = (tenant_id("acme"), source_id("stripe-eu"));
+    let (kept, gone) = (secret(&fixture, "kept").await, secret(&fixture, "gone").await);
+    revoke(&fixture, "kept").await;
+    revoke(&fixture, "gone").await;
+    store.delete_secret(&acme, &stripe, &secret_id("gone"), &tester()).await.expect("deleted");
+    let verdict_of = async |no: SecretNo| {
+        let event = signed(&fixture.event(&format!("evt_{}", fresh())), no);
+        store.accept(&[event]).await.expect("answered")[0]
+    };
+    let today = Day::of(super::fixture::NOW);
+    store.sweep_secret_uses(today).await.expect("swept");
+    assert_eq!((verdict_of(kept).await, verdict_of(gone).await), (Verdict::Revoked, Verdict::Revoked));
+    store.sweep_secret_uses(Day(today.0 + 1)).await.expect("swept");
+    assert_eq!(verdict_of(kept).await, Verdict::Revoked, "it is still there to be seen");
+    position(verdict_of(gone).await);
 }
 
 /// Sixteen at once on two handles: once the revocation has returned and older accepts have settled, none gets through.
