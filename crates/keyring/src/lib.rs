@@ -1,7 +1,7 @@
-//! Encryption at rest: what tenants' secrets, refused requests and events are encrypted with before they reach the database.
+//! Encryption at rest: what tenants' secrets, secret settings, refused requests and events are encrypted with before they reach the database.
 //!
 //! ```text
-//! key-encryption key (keyring file) ──wraps──▶ data key (one tenant) ──HMAC──▶ value key     ──▶ secrets, refused requests
+//! key-encryption key (keyring file) ──wraps──▶ data key (one tenant) ──HMAC──▶ value key     ──▶ secrets, secret settings, refused requests
 //!                                                                     └──────▶ a key per event ──▶ the event's content
 //! ```
 //!
@@ -35,5 +35,5 @@ pub use error::{ErrorKind, LoadError, OpenError, Problem, RingError, SaveError};
 pub use file::FILE_BYTES_MAX;
 pub use key::{InvalidKeyId, KEY_BYTES, KeyId};
 pub use ring::{KEYS_MAX, Keyring};
-pub use tenant_keys::{DATA_KEYS_MAX, TenantKeys, rejection_aad, secret_aad};
+pub use tenant_keys::{DATA_KEYS_MAX, TenantKeys, rejection_aad, secret_aad, setting_aad};
 pub use wrapping::UNPROTECTED;

@@ -1,4 +1,4 @@
-//! What is sealed for one tenant: secrets, refused requests and the content of events.
+//! What is sealed for one tenant: secrets, secret settings, refused requests and the content of events.
 //!
 //! A sealed value is a format byte, the data key's version (two bytes, most significant first), nonce (12), ciphertext and tag
 //! (16). All of it is authenticated, together with what the value is bound to.
@@ -21,6 +21,12 @@ const HEAD_BYTES: usize = 3;
 #[must_use]
 pub fn secret_aad(tenant: &TenantId, source: &SourceId, secret: &SecretId) -> Vec<u8> {
     format!("secret/{tenant}/{source}/{secret}").into_bytes()
+}
+
+/// What a source's secret setting is bound to: it opens only as this setting of this source of this tenant.
+#[must_use]
+pub fn setting_aad(tenant: &TenantId, source: &SourceId, name: &str) -> Vec<u8> {
+    format!("setting/{tenant}/{source}/{name}").into_bytes()
 }
 
 /// What a refused request that is kept is bound to: it opens only as this request to this source of this tenant.
@@ -71,7 +77,7 @@ impl TenantKeys {
         }
     }
 
-    /// Encrypts a secret or a refused request, bound to `aad`. `random` must be fresh for every call.
+    /// Encrypts a secret, a secret setting or a refused request, bound to `aad`. `random` must be fresh for every call.
     #[must_use]
     pub fn seal(&self, aad: &[u8], plaintext: &[u8], random: [u8; NONCE_BYTES]) -> Vec<u8> {
         seal(self.last(), &self.last().value_key(), aad, plaintext, random)
@@ -178,6 +184,19 @@ mod tests {
         assert_eq!(opened(keys.open_event(receipt(1), &content)), Ok(b"{}".to_vec()));
         assert_eq!(opened(keys.open_event(receipt(2), &content)), Err(OpenError::Tampered));
         assert_eq!(opened(keys.open(b"event", &content)), Err(OpenError::Tampered), "another key");
+    }
+
+    #[test]
+    fn a_setting_is_no_secret_and_no_other_setting() {
+        let (keys, tenant) = (keys(&[1]), TenantId::new("acme").expect("valid"));
+        let (source, other) =
+            (SourceId::new("shop").expect("valid"), SourceId::new("shop-2").expect("valid"));
+        let sealed = keys.seal(&setting_aad(&tenant, &source, "word"), b"s", NONCE);
+        assert!(keys.open(&setting_aad(&tenant, &source, "word"), &sealed).is_ok());
+        let secret = secret_aad(&tenant, &source, &SecretId::new("word").expect("valid"));
+        for aad in [setting_aad(&tenant, &source, "token"), setting_aad(&tenant, &other, "word"), secret] {
+            assert_eq!(opened(keys.open(&aad, &sealed)), Err(OpenError::Tampered));
+        }
     }
 
     #[test]

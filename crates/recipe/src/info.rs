@@ -7,6 +7,8 @@ use crate::{Recipe, Strength};
 
 /// Longest value of a setting, bytes.
 pub const SETTING_BYTES_MAX: usize = 1024;
+/// Shortest value of a secret setting, bytes. Providers let people choose them, so no more is asked.
+pub const SECRET_SETTING_BYTES_MIN: usize = 8;
 
 /// What a recipe says for people.
 #[derive(Clone, Debug, Default)]
@@ -124,6 +126,8 @@ pub struct Setting {
     pub required: bool,
     /// The values that it may have; empty: any.
     pub one_of: Vec<String>,
+    /// Whether it is a secret: it is stored sealed and never shown.
+    pub secret: bool,
     /// What it begins with.
     pub(crate) prefix: String,
     /// The bytes that it may hold.
@@ -158,7 +162,8 @@ impl Recipe {
     ///
     /// # Errors
     /// [`InvalidSetting`] for a name that the recipe does not know, or a value that is empty, longer than
-    /// [`SETTING_BYTES_MAX`] or has characters that it must not have.
+    /// [`SETTING_BYTES_MAX`] or has characters that it must not have; for a secret one also when it is shorter than
+    /// [`SECRET_SETTING_BYTES_MIN`] or has a space at an end. It never holds a value.
     pub fn check_settings(&self, settings: &BTreeMap<String, String>) -> Result<(), InvalidSetting> {
         for (name, value) in settings {
             let invalid = |reason: String| Err(InvalidSetting { name: name.clone(), reason });
@@ -181,8 +186,24 @@ impl Recipe {
             if !value.bytes().all(|byte| setting.characters.contains(&byte)) {
                 return invalid(format!("it holds a character that it never has: {}", setting.about));
             }
+            if setting.secret && value.len() < SECRET_SETTING_BYTES_MIN {
+                return invalid(format!(
+                    "it is a secret, so it has at least {SECRET_SETTING_BYTES_MIN} bytes: choose a longer one"
+                ));
+            }
+            if setting.secret && value.trim() != value {
+                return invalid(
+                    "it has a space at its beginning or end: copy it again, and nothing but it".to_owned(),
+                );
+            }
         }
         Ok(())
+    }
+
+    /// Whether this is a setting that is kept as a secret.
+    #[must_use]
+    pub fn is_secret_setting(&self, name: &str) -> bool {
+        self.settings.get(name).is_some_and(|setting| setting.secret)
     }
 
     /// The names of required settings that are not given: without them every request is refused.

@@ -47,7 +47,9 @@ pub use clean::clean_secret;
 pub use explain::{Explanation, Outcome, Step, Verdict, explain};
 pub use extract::{Anomaly, Extracted, extract};
 pub use handshake::{HandshakeAnswer, handshake};
-pub use info::{Category, Compressed, Info, InvalidSetting, SETTING_BYTES_MAX, Setting};
+pub use info::{
+    Category, Compressed, Info, InvalidSetting, SECRET_SETTING_BYTES_MIN, SETTING_BYTES_MAX, Setting,
+};
 pub use recipe::{IdScope, InvalidRecipe, Preset, RECIPE_BYTES_MAX, Recipe};
 pub use rejection::{Reason, Rejection};
 pub use request::{Fetch, Reply, Request};

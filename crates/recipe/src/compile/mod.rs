@@ -57,6 +57,7 @@ pub(crate) fn compile(data: schema::Document) -> Checked<Recipe> {
         }
         for template in scheme.readings.iter().flat_map(Reading::templates) {
             known_settings(&at, template, &settings)?;
+            unread_secrets(&at, template, &settings)?;
         }
         if data.document.is_some() && scheme.readings.iter().any(|reading| !reading.items.is_empty()) {
             return invalid(format!("{at}.items"), "batches inside another document are not supported");
@@ -155,10 +156,14 @@ fn settings(data: &BTreeMap<String, schema::Setting>) -> Checked<BTreeMap<String
                 },
             };
             bounded(&format!("{at}.one_of"), data.one_of.len(), ENTRIES_MAX)?;
+            if data.secret && !data.one_of.is_empty() {
+                return invalid(format!("{at}.one_of"), "what is one of a few known values is no secret");
+            }
             let setting = Setting {
                 about: data.about.clone(),
                 required: data.required,
                 one_of: data.one_of.clone(),
+                secret: data.secret,
                 prefix: data.prefix.clone(),
                 characters,
             };
@@ -174,6 +179,20 @@ fn known_settings(at: &str, template: &Template, settings: &BTreeMap<String, Set
             && !settings.contains_key(name)
         {
             return invalid(at, format!("'settings' has no '{name}'"));
+        }
+    }
+    Ok(())
+}
+
+/// What is read from an event is stored, delivered and logged, so no secret setting may be in it, not even by its digest: short
+/// ones are found by trying.
+fn unread_secrets(at: &str, template: &Template, settings: &BTreeMap<String, Setting>) -> Checked<()> {
+    let is_secret = |name: &String| settings.get(name).is_some_and(|setting| setting.secret);
+    for value in template.values() {
+        if let Source::Setting(name) = &value.source
+            && is_secret(name)
+        {
+            return invalid(at, format!("the setting '{name}' is a secret: nothing of an event may hold it"));
         }
     }
     Ok(())

@@ -122,6 +122,9 @@ pub(crate) struct Setting {
     /// The values that it may have; any unless said.
     #[serde(default)]
     pub(crate) one_of: Vec<String>,
+    /// Whether nobody may read it who does not know it: it is stored sealed and never shown.
+    #[serde(default)]
+    pub(crate) secret: bool,
 }
 
 /// Where the JSON is when the body is not JSON itself.

@@ -269,3 +269,46 @@ fn a_body_of_no_known_shape_is_refused_where_the_recipe_knows_all_shapes() {
         Err(Reason::BodyMalformed)
     );
 }
+
+/// The small recipe with a setting `word` that is as `setting` says, and a field of its scheme.
+fn with_setting(setting: &str, field: &str) -> String {
+    let settings = format!(r#""version": 1, "settings": {{"word": {{"about": "A word.", {setting}}}}}"#);
+    minimal().replace("\"version\": 1", &settings).replace("\"{body}\"", field)
+}
+
+#[test]
+fn a_secret_setting_may_be_in_what_is_signed_and_in_nothing_that_is_read() {
+    let secret = r#""secret": true"#;
+    let recipe = Recipe::from_json(&with_setting(secret, r#""{setting:word}{body}""#)).expect("valid");
+    assert!(recipe.is_secret_setting("word") && !recipe.is_secret_setting("other"));
+    for field in ["id", "type", "entity", "account"] {
+        for word in ["{setting:word}", "{setting:word|sha256}"] {
+            let read = format!(r#""{{body}}", "{field}": ["{{json:id}}-{word}"]"#);
+            let error = Recipe::from_json(&with_setting(secret, &read)).expect_err("refused");
+            assert!(error.path == "schemes[0]" && error.reason.contains("'word' is a secret"), "{error}");
+            assert!(Recipe::from_json(&with_setting(r#""secret": false"#, &read)).is_ok(), "{read}");
+        }
+    }
+    let known = with_setting(r#""secret": true, "one_of": ["a", "b"]"#, "\"{body}\"");
+    assert_eq!(Recipe::from_json(&known).expect_err("refused").path, "settings.word.one_of");
+}
+
+#[test]
+fn a_secret_setting_has_eight_bytes_and_no_space_at_its_ends_and_is_never_repeated() {
+    let recipe = Recipe::from_json(&with_setting(r#""secret": true"#, "\"{body}\"")).expect("valid");
+    let check = |value: &str| recipe.check_settings(&[("word".to_owned(), value.to_owned())].into());
+    assert_eq!(check("hunter12"), Ok(()));
+    for (value, words) in [
+        ("hunter1", "at least 8 bytes"),
+        ("hunter12 ", "a space at its beginning or end"),
+        (" hunter12", "a space at its beginning or end"),
+        ("hunter12\n", "a character that it never has"),
+        ("", "1 to 1024 bytes"),
+    ] {
+        let error = check(value).expect_err(value);
+        assert!(error.reason.contains(words), "{error}");
+        assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
+    }
+    let plain = Recipe::from_json(&with_setting(r#""secret": false"#, "\"{body}\"")).expect("valid");
+    assert_eq!(plain.check_settings(&[("word".to_owned(), "a ".to_owned())].into()), Ok(()));
+}

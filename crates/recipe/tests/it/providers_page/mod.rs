@@ -74,7 +74,8 @@ How Portero verifies and reads each provider that it knows. To connect one:
    register the URL within that hour; `portero source update TENANT NAME --secret-window 1h` lets it wait again. Adding a
    secret by hand ends the waiting.
 4. Give the source what else the part lists: `portero source update TENANT NAME --setting NAME=VALUE`, and `--public-url URL`
-   where the URL is signed.
+   where the URL is signed. A setting that is *kept as a secret* is stored sealed, as secrets are, and nobody is shown it again;
+   `--setting-file NAME=FILE` reads it from a file, so that it stands in no command line.
 
 `portero provider list` and `portero provider show PRESET` print the same on a terminal. When requests are refused,
 `portero verify --preset PRESET --secret-file FILE --request FILE` tells step by step what was checked and what failed.

@@ -69,8 +69,9 @@ fn facts(provider: &Provider) -> String {
     if let Some(settings) = provider.recipe["settings"].as_object() {
         for (name, setting) in settings {
             let needed = if setting["required"] == true { "required" } else { "optional" };
+            let kept = if setting["secret"] == true { ", kept as a secret" } else { "" };
             let about = setting["about"].as_str().unwrap_or_default();
-            fact(&format!("Setting `{name}`"), format!("{about} ({needed})"));
+            fact(&format!("Setting `{name}`"), format!("{about} ({needed}{kept})"));
         }
     }
     fact("Proves", told::of_each(provider.schemes(), |scheme| told::proves(scheme).to_owned()));
