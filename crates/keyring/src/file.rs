@@ -55,7 +55,8 @@ impl Keyring {
     }
 
     /// Changes a keyring file: loads it, applies `change`, and replaces it atomically. Callers on the same machine wait for
-    /// each other, so that none undoes the other's change. A crash leaves the old or the new file.
+    /// each other, so that none undoes the other's change. A crash leaves the old or the new file. Its owner stays the same, for
+    /// gateways run as somebody who is not always the one who changes it; a link goes on leading to it.
     ///
     /// # Errors
     /// Whatever loading, `change` or writing fails with; the file is then as it was.
@@ -64,10 +65,15 @@ impl Keyring {
         change: impl FnOnce(&mut Self) -> Result<(), RingError>,
     ) -> Result<Self, SaveError> {
         let unwritable = |e: io::Error| SaveError::Unwritable { path: path.into(), kind: e.kind() };
-        let _lock = lock_folder_of(path).map_err(unwritable)?;
+        let file = fs::canonicalize(path).unwrap_or_else(|_| path.into());
+        let _lock = lock_folder_of(&file).map_err(unwritable)?;
         let mut ring = Self::load(path)?;
         change(&mut ring)?;
-        ring.write_beside(path, |temporary| fs::rename(temporary, path)).map_err(unwritable)?;
+        let publish = |temporary: &Path| {
+            keep_owner(&file, temporary)?;
+            fs::rename(temporary, &file)
+        };
+        ring.write_beside(&file, publish).map_err(unwritable)?;
         Ok(ring)
     }
 
@@ -142,6 +148,22 @@ fn create_private(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)
+}
+
+/// Gives a file to the owner of the one that it is to replace, who alone may read either.
+#[cfg(unix)]
+fn keep_owner(replaced: &Path, file: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    let (replaced, made) = (fs::metadata(replaced)?, fs::metadata(file)?);
+    if replaced.uid() == made.uid() {
+        return Ok(());
+    }
+    chown(file, Some(replaced.uid()), Some(replaced.gid()))
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_replaced: &Path, _file: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// A name in the same folder that only this process uses; leftovers of a process with the same number are removed.

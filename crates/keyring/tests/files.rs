@@ -3,7 +3,7 @@
 #![cfg(unix)]
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Barrier;
 
@@ -86,6 +86,23 @@ fn rotation_on_disk_keeps_old_versions_and_the_mode() {
     assert_eq!(read.active(), &id("v2"));
     assert!(read.unwrap(&wrapped, &tenant()).is_ok());
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+}
+
+/// Who may not give files away changes only those that are his own.
+#[test]
+fn a_changed_keyring_stays_with_its_owner_and_behind_its_link() {
+    let [dir, links] = [(); 2].map(|()| TempDir::new().unwrap());
+    let (path, link) = (dir.path().join("keyring.json"), links.path().join("link.json"));
+    Keyring::generate(id("v1"), [1; 32]).unwrap().create(&path).unwrap();
+    let _ = std::os::unix::fs::chown(&path, Some(12_345), Some(12_345));
+    let owner = fs::metadata(&path).unwrap().uid();
+    symlink(&path, &link).unwrap();
+    Keyring::edit(&link, |ring| ring.rotate(id("v2"), [2; 32])).unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    let changed = fs::metadata(&path).unwrap();
+    assert_eq!((changed.uid(), changed.permissions().mode() & 0o7777), (owner, 0o600));
+    assert_eq!(Keyring::load(&path).unwrap().active(), &id("v2"));
+    assert_eq!((entries(&dir), entries(&links)), (1, 1));
 }
 
 #[test]
