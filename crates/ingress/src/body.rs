@@ -8,7 +8,7 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 
-use crate::limits::in_flight::{Memory, Share};
+use crate::limits::in_flight::{Full, Memory, Share};
 
 /// How much of an unwanted body is read and dropped, so that the sender sees the answer rather than a reset.
 const DISCARD_BYTES_MAX: usize = 1024 * 1024;
@@ -42,10 +42,8 @@ impl std::fmt::Debug for Received {
 pub(crate) enum BodyError {
     /// Announced or found to be longer than the bound.
     TooLarge,
-    /// The memory for bodies is used up.
-    NoMemory,
-    /// The tenant's part of the memory for bodies is used up.
-    TenantMemory,
+    /// There is no memory for it.
+    NoMemory(Full),
     /// It took too long.
     Timeout,
     /// It ended early or is malformed.
@@ -59,7 +57,7 @@ pub(crate) async fn read<B>(
     body: &mut B,
     bytes_max: usize,
     deadline: Instant,
-    memory: &Memory,
+    memory: &Memory<'_>,
 ) -> Result<Received, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -71,7 +69,7 @@ where
     if announced > bytes_max {
         return Err(BodyError::TooLarge);
     }
-    let mut share = memory.take(announced)?;
+    let mut share = memory.take(announced).map_err(BodyError::NoMemory)?;
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
     loop {
@@ -87,8 +85,9 @@ where
         if total > bytes_max {
             return Err(BodyError::TooLarge);
         }
-        if total > share.bytes() {
-            share.merge(memory.take(total - share.bytes())?);
+        if total > share.count() {
+            let more = memory.take(total - share.count()).map_err(BodyError::NoMemory)?;
+            share.merge(more);
         }
         match &first {
             // The common body comes in one piece and is not copied.
@@ -127,19 +126,17 @@ where
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::Arc;
 
     use futures::stream;
     use http_body::Frame;
     use http_body_util::{Full, StreamBody};
-    use portero_types::TenantNo;
-    use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::limits::in_flight::Held;
+    use crate::limits::in_flight::{self, Room};
 
-    fn of_one(whole: &Arc<Semaphore>) -> Memory {
-        Memory::new(Arc::clone(whole), Held::new(usize::MAX), TenantNo(1))
+    /// Memory for so many bytes.
+    fn room(bytes: usize) -> Room {
+        Room::new(bytes, 100, 1)
     }
 
     fn chunks(parts: &[&'static str]) -> impl Body<Data = Bytes, Error = Infallible> + Unpin + use<> {
@@ -154,29 +151,32 @@ mod tests {
 
     #[tokio::test]
     async fn pieces_are_joined_in_order() {
-        let memory = Arc::new(Semaphore::new(100));
-        let body = read(&mut chunks(&["a", "", "bc", "d"]), 4, soon(), &of_one(&memory)).await.expect("fits");
+        let memory = room(100);
+        let body = read(&mut chunks(&["a", "", "bc", "d"]), 4, soon(), &Memory::of_one(&memory))
+            .await
+            .expect("fits");
         assert_eq!(body.bytes, "abcd");
-        assert_eq!(memory.available_permits(), 96, "the share is held with the body");
+        assert_eq!(memory.available(), 96, "the share is held with the body");
         drop(body);
-        assert_eq!(memory.available_permits(), 100);
+        assert_eq!(memory.available(), 100);
     }
 
     #[tokio::test]
     async fn an_unannounced_body_over_the_bound_is_refused_and_gives_its_share_back() {
-        let memory = Arc::new(Semaphore::new(100));
-        let error =
-            read(&mut chunks(&["abc", "de"]), 4, soon(), &of_one(&memory)).await.expect_err("too large");
+        let memory = room(100);
+        let error = read(&mut chunks(&["abc", "de"]), 4, soon(), &Memory::of_one(&memory))
+            .await
+            .expect_err("too large");
         assert_eq!(error, BodyError::TooLarge);
-        assert_eq!(memory.available_permits(), 100);
+        assert_eq!(memory.available(), 100);
     }
 
     #[tokio::test]
     async fn an_announced_body_over_the_bound_is_refused_before_reading() {
-        let memory = Arc::new(Semaphore::new(100));
+        let memory = room(100);
         let mut body = Full::new(Bytes::from_static(b"abcde"));
         assert_eq!(
-            read(&mut body, 4, soon(), &of_one(&memory)).await.expect_err("too large"),
+            read(&mut body, 4, soon(), &Memory::of_one(&memory)).await.expect_err("too large"),
             BodyError::TooLarge
         );
         assert!(!body.is_end_stream(), "nothing was read");
@@ -184,23 +184,24 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_without_memory_left_is_shed() {
-        let memory = Arc::new(Semaphore::new(3));
+        let memory = room(3);
         let mut body = Full::new(Bytes::from_static(b"abcd"));
         assert_eq!(
-            read(&mut body, 10, soon(), &of_one(&memory)).await.expect_err("shed"),
-            BodyError::NoMemory
+            read(&mut body, 10, soon(), &Memory::of_one(&memory)).await.expect_err("shed"),
+            BodyError::NoMemory(in_flight::Full::Tenant)
         );
-        let error = read(&mut chunks(&["ab", "cd"]), 10, soon(), &of_one(&memory)).await.expect_err("shed");
-        assert_eq!(error, BodyError::NoMemory);
-        assert_eq!(memory.available_permits(), 3);
+        let error =
+            read(&mut chunks(&["ab", "cd"]), 10, soon(), &Memory::of_one(&memory)).await.expect_err("shed");
+        assert_eq!(error, BodyError::NoMemory(in_flight::Full::Tenant));
+        assert_eq!(memory.available(), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_times_out() {
-        let memory = Arc::new(Semaphore::new(3));
+        let memory = room(3);
         let mut body = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
         assert_eq!(
-            read(&mut body, 10, soon(), &of_one(&memory)).await.expect_err("late"),
+            read(&mut body, 10, soon(), &Memory::of_one(&memory)).await.expect_err("late"),
             BodyError::Timeout
         );
         discard(body).await;

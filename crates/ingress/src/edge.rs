@@ -15,7 +15,7 @@ use http_body::Body;
 use portero_directory::{Directory, Source, Verification};
 use portero_outbound::Fetch;
 use portero_prefilter::Prefilter;
-use portero_types::{Clock, IngestKey, RequestId, TenantNo};
+use portero_types::{Clock, IngestKey, RequestId};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
@@ -26,8 +26,8 @@ use crate::answer::{Answer, AnswerBody};
 use crate::config::EdgeConfig;
 use crate::encoding::{self, Coding};
 use crate::handshake::SecretWriter;
-use crate::limits::Limiter;
-use crate::limits::in_flight::{Held, Memory};
+use crate::limits::in_flight::{Memory, Room};
+use crate::limits::{Admission, Limiter};
 use crate::process::{self, Work};
 use crate::refusal::Refusal;
 use crate::rejections::{RejectionQueue, Seen};
@@ -71,14 +71,10 @@ pub struct Edge(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) config: Arc<EdgeConfig>,
     pub(crate) parts: Parts,
-    /// One permit per byte of a body that is held.
-    memory: Arc<Semaphore>,
-    /// One permit per request past its head.
-    requests: Arc<Semaphore>,
-    /// Bytes of bodies by tenant.
-    tenant_memory: Arc<Held<TenantNo>>,
-    /// Requests past their heads by tenant.
-    tenant_requests: Arc<Held<TenantNo>>,
+    /// For bytes of bodies.
+    memory: Room,
+    /// For requests past their heads.
+    requests: Room,
     limiter: Arc<Limiter>,
     warned_of_proxies: AtomicBool,
     /// One permit per large body that is examined.
@@ -97,16 +93,13 @@ impl Edge {
     /// An edge over the rest of the gateway.
     #[must_use]
     pub fn new(config: EdgeConfig, parts: Parts) -> Self {
-        let part = |whole: usize| whole.saturating_mul(config.limits.in_flight_percent as usize) / 100;
-        // Whatever its part is, a tenant can send one body of any size.
-        let tenant_bytes = part(config.body_bytes_in_flight_max).max(config.body_bytes_max);
+        let percent = config.limits.in_flight_percent;
         Self(Arc::new(Shared {
-            tenant_memory: Held::new(tenant_bytes),
-            tenant_requests: Held::new(part(config.requests_max).max(1)),
+            // Whatever its part is, everybody can send one body of any size.
+            memory: Room::new(config.body_bytes_in_flight_max, percent, config.body_bytes_max),
+            requests: Room::new(config.requests_max, percent, 1),
             warned_of_proxies: AtomicBool::new(false),
             limiter: Limiter::new(config.limits.clone()),
-            memory: Arc::new(Semaphore::new(config.body_bytes_in_flight_max)),
-            requests: Arc::new(Semaphore::new(config.requests_max)),
             large: examine::slots(),
             config: Arc::new(config),
             parts,
@@ -119,9 +112,9 @@ impl Edge {
         &self.0.config
     }
 
-    /// The memory for bodies, as a tenant has it.
-    pub(crate) fn memory(&self, tenant: TenantNo) -> Memory {
-        Memory::new(Arc::clone(&self.0.memory), Arc::clone(&self.0.tenant_memory), tenant)
+    /// The memory for bodies, as a request's sender has it.
+    pub(crate) fn memory(&self, admission: &Admission) -> Memory<'_> {
+        Memory::new(&self.0.memory, admission.holder())
     }
 
     /// One permit per large body that may still be examined.
@@ -132,7 +125,7 @@ impl Edge {
     /// Requests past their heads.
     #[cfg(test)]
     pub(crate) fn requests_in_flight(&self) -> usize {
-        self.0.config.requests_max - self.0.requests.available_permits()
+        self.0.config.requests_max - self.0.requests.available()
     }
 
     pub(crate) fn new_request_id(&self) -> RequestId {
@@ -223,9 +216,10 @@ impl Edge {
         let admission = self.within_limits(&source, &head, peer).inspect_err(|refusal| {
             self.note_unread(&source, &head, request_id, refusal);
         })?;
-        let received = match self.slot(&source) {
+        let received = match self.slot(&admission) {
             Ok(slot) => {
-                let received = self.receive(&source, &head, body, verification, handshake_only).await;
+                let memory = self.memory(&admission);
+                let received = self.receive(&memory, &head, body, verification, handshake_only).await;
                 received.map(|(coding, received)| (coding, (received, slot)))
             }
             Err(refusal) => Err(refusal),
@@ -257,7 +251,7 @@ impl Edge {
     /// The body and what it is packed in. Nothing is read of one that cannot be taken anyway.
     async fn receive<B>(
         &self,
-        source: &Source,
+        memory: &Memory<'_>,
         head: &request::Parts,
         body: &mut B,
         verification: &Verification,
@@ -268,7 +262,7 @@ impl Edge {
     {
         if handshake_only {
             // What a GET sends beside its query means nothing, and is not read.
-            let nothing = self.memory(source.tenant_no).take(0).map_err(Refusal::Body)?;
+            let nothing = memory.take(0).map_err(|full| Refusal::Body(body::BodyError::NoMemory(full)))?;
             return Ok((None, body::Received::new(Bytes::new(), nothing)));
         }
         let takes_packed = verification.recipe.compressed().is_some();
@@ -281,8 +275,7 @@ impl Edge {
         };
         let config = &self.0.config;
         let deadline = Instant::now() + config.body_timeout;
-        let received =
-            body::read(body, config.body_bytes_max, deadline, &self.memory(source.tenant_no)).await;
+        let received = body::read(body, config.body_bytes_max, deadline, memory).await;
         let received = received.map_err(Refusal::Body)?;
         metrics::body(received.bytes.len());
         Ok((coding, received))

@@ -70,7 +70,7 @@ pub(crate) async fn inflate(
     coding: Coding,
     wire: &[u8],
     bytes_max: usize,
-    memory: &Memory,
+    memory: &Memory<'_>,
 ) -> Result<Received, InflateError> {
     let mut reader: Box<dyn Read + Send + '_> = match coding {
         Coding::Gzip => Box::new(MultiGzDecoder::new(wire)),
@@ -78,7 +78,8 @@ pub(crate) async fn inflate(
     };
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut whole = BytesMut::new();
-    let mut share = memory.take(0).map_err(InflateError::Body)?;
+    let no_memory = |full| InflateError::Body(BodyError::NoMemory(full));
+    let mut share = memory.take(0).map_err(no_memory)?;
     for turn in 1_usize.. {
         let bytes = reader.read(&mut chunk).map_err(|_| InflateError::Malformed)?;
         if bytes == 0 {
@@ -87,7 +88,7 @@ pub(crate) async fn inflate(
         if whole.len() + bytes > bytes_max {
             return Err(InflateError::Body(BodyError::TooLarge));
         }
-        share.merge(memory.take(bytes).map_err(InflateError::Body)?);
+        share.merge(memory.take(bytes).map_err(no_memory)?);
         whole.extend_from_slice(&chunk[..bytes]);
         if turn.is_multiple_of(CHUNKS_PER_TURN) {
             tokio::task::yield_now().await;
@@ -139,20 +140,18 @@ impl Read for Zlib<'_> {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::sync::Arc;
 
     use bytes::Bytes;
     use flate2::Compression;
     use flate2::write::{GzEncoder, ZlibEncoder};
     use http::HeaderValue;
-    use portero_types::TenantNo;
-    use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::limits::in_flight::Held;
+    use crate::limits::in_flight::{Full, Room};
 
-    fn of_one(whole: &Arc<Semaphore>) -> Memory {
-        Memory::new(Arc::clone(whole), Held::new(usize::MAX), TenantNo(1))
+    /// Memory for a megabyte.
+    fn room() -> Room {
+        Room::new(1 << 20, 100, 1)
     }
 
     fn packed(coding: Coding, plain: &[u8]) -> Vec<u8> {
@@ -171,9 +170,10 @@ mod tests {
     }
 
     async fn inflated(coding: Coding, wire: &[u8]) -> Result<Bytes, InflateError> {
-        let memory = Arc::new(Semaphore::new(1 << 20));
-        let result = inflate(coding, wire, 1 << 20, &of_one(&memory)).await.map(|received| received.bytes);
-        assert_eq!(memory.available_permits(), 1 << 20, "its share is given back");
+        let memory = room();
+        let result =
+            inflate(coding, wire, 1 << 20, &Memory::of_one(&memory)).await.map(|received| received.bytes);
+        assert_eq!(memory.available(), 1 << 20, "its share is given back");
         result
     }
 
@@ -236,19 +236,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_bomb_stops_at_the_bound_or_where_the_memory_ends() {
-        let memory = Arc::new(Semaphore::new(1 << 20));
+        let memory = room();
         for coding in [Coding::Gzip, Coding::Deflate] {
             let bomb = packed(coding, &vec![0; 64 << 20]);
             assert!(bomb.len() < 128 << 10, "small on the wire");
-            let result = inflate(coding, &bomb, 1 << 20, &of_one(&memory)).await.map(|_| ());
+            let result = inflate(coding, &bomb, 1 << 20, &Memory::of_one(&memory)).await.map(|_| ());
             assert_eq!(result, Err(InflateError::Body(BodyError::TooLarge)));
-            let taken = Arc::clone(&memory).try_acquire_many_owned((1 << 20) - 100_000).expect("free");
-            let result = inflate(coding, &bomb, 1 << 20, &of_one(&memory)).await.map(|_| ());
-            assert_eq!(result, Err(InflateError::Body(BodyError::NoMemory)));
+            let taken = Memory::of_one(&memory).take((1 << 20) - 100_000).expect("free");
+            let result = inflate(coding, &bomb, 1 << 20, &Memory::of_one(&memory)).await.map(|_| ());
+            assert_eq!(result, Err(InflateError::Body(BodyError::NoMemory(Full::Tenant))));
             drop(taken);
-            assert_eq!(memory.available_permits(), 1 << 20);
+            assert_eq!(memory.available(), 1 << 20);
         }
         let full = packed(Coding::Gzip, &vec![0; 1 << 20]);
-        assert!(inflate(Coding::Gzip, &full, 1 << 20, &of_one(&memory)).await.is_ok(), "at the bound");
+        assert!(
+            inflate(Coding::Gzip, &full, 1 << 20, &Memory::of_one(&memory)).await.is_ok(),
+            "at the bound"
+        );
     }
 }

@@ -349,14 +349,7 @@ mod tests {
             Refusal::DeadlineExceeded,
             Refusal::Internal,
         ];
-        all.extend(
-            [
-                BodyError::TooLarge,
-                BodyError::Timeout,
-                BodyError::Broken,
-            ]
-            .map(Refusal::Body),
-        );
+        all.extend([BodyError::TooLarge, BodyError::Timeout, BodyError::Broken].map(Refusal::Body));
         for full in [Full::Whole, Full::Tenant, Full::Strangers] {
             all.extend([Refusal::Overloaded(full), Refusal::Body(BodyError::NoMemory(full))]);
         }

@@ -1,7 +1,6 @@
 //! Leave to send: limits, and room for one more request.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::{HeaderMap, request};
@@ -52,10 +51,8 @@ impl Edge {
         }
     }
 
-    /// Leave to hold a request, of the whole and of the tenant's part.
-    pub(super) fn slot(&self, source: &Source) -> Result<impl Send + 'static + use<>, Refusal> {
-        let tenant = self.0.tenant_requests.take(source.tenant_no, 1).ok_or(Refusal::TenantOverloaded)?;
-        let whole = Arc::clone(&self.0.requests).try_acquire_owned().map_err(|_| Refusal::Overloaded)?;
-        Ok((tenant, whole))
+    /// Leave to hold a request.
+    pub(super) fn slot(&self, admission: &Admission) -> Result<impl Send + 'static + use<>, Refusal> {
+        self.0.requests.take(admission.holder(), 1).map_err(Refusal::Overloaded)
     }
 }

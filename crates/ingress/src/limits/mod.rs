@@ -16,6 +16,7 @@ pub(crate) mod bucket;
 pub(crate) mod client;
 mod config;
 pub(crate) mod in_flight;
+mod known;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,8 @@ use tokio::time::Instant;
 
 use self::bucket::{Bucket, Rate};
 use self::client::Client;
+use self::in_flight::Holder;
+use self::known::Known;
 use self::table::Table;
 use crate::metrics;
 
@@ -54,8 +57,7 @@ struct State {
     sources: Table<SourceNo, Spending>,
     unverified_sources: Table<SourceNo, Bucket>,
     unverified_addresses: Table<(TenantNo, Client), Bucket>,
-    /// When an address last verified at a source.
-    verified: Table<(SourceNo, Client), Duration>,
+    known: Known,
 }
 
 /// What a tenant or a source may still send. A bucket is made when there is a limit.
@@ -120,7 +122,7 @@ impl Limiter {
             sources: Table::new(SENDERS_MAX),
             unverified_sources: Table::new(SENDERS_MAX),
             unverified_addresses: Table::new(ADDRESSES_MAX),
-            verified: Table::new(ADDRESSES_MAX),
+            known: Known::new(ADDRESSES_MAX, config.verified_for),
         };
         Arc::new(Self { config, began: Instant::now(), state: Mutex::new(state) })
     }
@@ -133,10 +135,7 @@ impl Limiter {
         let now = self.now();
         let mut state = self.lock();
         state.look(&who, now)?;
-        let is_known = state
-            .verified
-            .get((who.source, who.client))
-            .is_some_and(|at| now.saturating_sub(*at) < self.config.verified_for);
+        let is_known = state.known.has(&who, now);
         if !is_known {
             state.pay(&who, &self.config, now)?;
         }
@@ -250,12 +249,17 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
+    /// Who holds what the request takes of what is bounded.
+    pub(crate) fn holder(&self) -> Holder {
+        Holder { tenant: self.who.tenant, stranger: (!self.is_known).then_some(self.who.client) }
+    }
+
     /// The request verified: the tokens come back, and its address is known here for a while.
     pub(crate) fn verified(&self) {
         if self.settle() {
             let (limiter, now) = (&self.limiter, self.limiter.now());
             let mut state = limiter.lock();
-            *state.verified.entry((self.who.source, self.who.client), || now) = now;
+            state.known.add(&self.who, now);
             if !self.is_known {
                 state.give_back(&self.who, &limiter.config, now);
             }

@@ -133,6 +133,9 @@ async fn a_tenant_holds_a_part_of_the_requests_and_the_memory_and_leaves_the_res
         snapshot.tenant_keys.push(TenantKey { tenant_no: TenantNo(2), ..key });
     });
     gateway.add(9, "stripe", Some(PRESETS[0].1), |source| source.tenant_no = TenantNo(2)).await;
+    for source in [1, 2] {
+        assert_eq!(gateway.deliver(source, &stripe_event("evt_1")).await.status, 200, "known from now on");
+    }
     let open = |bytes: &str| {
         let headers = pairs(&[("content-length", bytes), ("expect", "100-continue")]);
         request(&format!("POST {}", path(1)), &headers, b"")
