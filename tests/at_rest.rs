@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portero_client::v1;
 
-use crate::harness::{Gateway, Kind, Setup, Site, canaries, eventually, stripe_event};
+use crate::harness::{Gateway, Kind, Setup, Site, Source, canaries, eventually, get, stripe_event, unique};
 use crate::kinds::on_each_store;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -15,6 +15,10 @@ async fn a_database_without_its_keyring_shows_no_secret_no_payload_and_no_refuse
     let site = Site::new(kind);
     let gateway = Gateway::start(&site).await;
     let mut setup = Setup::new(&gateway).await;
+    let word = unique("door-word-of-meta");
+    let meta = Source::meta(&mut setup.admin, &gateway, &word).await;
+    let check = format!("{}?hub.mode=subscribe&hub.challenge=1&hub.verify_token={word}", meta.path);
+    assert!(get(&format!("{}{check}", gateway.edge_url())).await.is_success(), "it is in use");
     let provider = setup.provider(&gateway);
     for number in 0..3 {
         let answer = provider.send(&stripe_event(&format!("evt_{number}"), "entity", number)).await;
@@ -31,6 +35,7 @@ async fn a_database_without_its_keyring_shows_no_secret_no_payload_and_no_refuse
     .await;
 
     let database = content(&site);
+    assert!(contains(&database, b"verify_token"), "the setting is there");
     assert!(contains(&database, b"evt_2"), "ids are not hidden, so the search looks at the right bytes");
     let mut finds = canaries::search(&database);
     // It has to be found by it, and lets nobody in.

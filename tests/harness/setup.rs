@@ -91,6 +91,21 @@ impl Source {
         source
     }
 
+    /// A source `chat` of Meta's preset with this verify token and a generated secret, known to the gateway's edge.
+    pub(crate) async fn meta(admin: &mut Admin, gateway: &Gateway, verify_token: &str) -> Self {
+        canaries::plant("secret setting", verify_token);
+        let source = v1::Source {
+            verification: Some(v1::source::Verification::Preset("meta".to_owned())),
+            settings: [("verify_token".to_owned(), verify_token.to_owned())].into(),
+            ..v1::Source::default()
+        };
+        let mut source =
+            Self::made(admin, "acme", "chat", source, Recipe::preset("meta").expect("a preset")).await;
+        source.secret = source.add_secret(admin, "").await.value;
+        source.is_known(gateway).await;
+        source
+    }
+
     /// A source without a secret.
     pub(crate) async fn without_secret(
         admin: &mut Admin,
@@ -100,6 +115,16 @@ impl Source {
         recipe: Arc<Recipe>,
     ) -> Self {
         let source = v1::Source { verification: Some(verification), ..v1::Source::default() };
+        Self::made(admin, tenant, id, source, recipe).await
+    }
+
+    async fn made(
+        admin: &mut Admin,
+        tenant: &str,
+        id: &str,
+        source: v1::Source,
+        recipe: Arc<Recipe>,
+    ) -> Self {
         let parent = format!("tenants/{tenant}");
         let request = v1::CreateSourceRequest { parent, source_id: id.to_owned(), source: Some(source) };
         let made = admin.create_source(request).await.expect("a source").into_inner();

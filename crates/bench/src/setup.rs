@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use portero_directory::open_tenant_keys;
 use portero_keyring::{Keyring, secret_aad};
 use portero_store::{
-    Actor, Change, ConfigStore as _, KeyStore as _, Limits, NewSecret, NewSource, NewTenant, Sealed, Source,
+    Actor, Change, ConfigStore as _, KeyStore as _, Limits, NewSecret, NewSource, NewTenant, Sealed,
+    SealedSettings, Source,
 };
 use portero_store_postgres::PostgresStore;
 use portero_types::{IngestKey, ProviderName, SecretId, SourceId, TenantId, Timestamp};
@@ -47,6 +48,7 @@ impl Setup<'_> {
             ingest_key: IngestKey::from_bytes(rand::random()),
             public_urls: Vec::new(),
             settings: BTreeMap::new(),
+            sealed_settings: SealedSettings::default(),
             secret_expected_until: None,
             limits: Limits::default(),
             created_at: self.now,

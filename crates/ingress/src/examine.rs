@@ -64,7 +64,7 @@ impl Case {
             headers,
             body: &self.bodies.signed,
             public_urls: &source.public_urls,
-            settings: &source.settings,
+            settings: source.settings.as_map(),
             fetched,
         }
     }

@@ -1,9 +1,9 @@
-//! Data keys: what tenants' secrets, refused requests and events are encrypted with. Here they are wrapped always.
+//! Data keys: what tenants' secrets, secret settings, refused requests and events are encrypted with. Here they are wrapped always.
 
 use async_trait::async_trait;
-use portero_types::{SecretNo, SourceId, TenantId, TenantNo, Timestamp, WrappedKey};
+use portero_types::{SecretNo, SourceId, SourceNo, TenantId, TenantNo, Timestamp, WrappedKey};
 
-use crate::{Change, Sealed, Secret};
+use crate::{Change, Sealed, SealedSettings, Secret};
 
 /// A version of a tenant's data key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,17 @@ pub struct Resealed {
     pub to: Sealed,
 }
 
+/// A source's secret settings, of which some were sealed again with another data key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResealedSettings {
+    /// Whose.
+    pub source: SourceNo,
+    /// All of them as they were.
+    pub from: SealedSettings,
+    /// All of them as they are to be.
+    pub to: SealedSettings,
+}
+
 /// Looks after data keys. A data key of one tenant and version never changes, only what it is wrapped in; so gateways that hold it
 /// need not be told of [`KeyStore::rewrap`], and the revision stays.
 #[async_trait]
@@ -74,8 +85,9 @@ pub trait KeyStore: Send + Sync + 'static {
         after: Option<(TenantNo, u16)>,
         limit: u32,
     ) -> crate::Result<Vec<TenantKey>>;
-    /// Replaces wrapped forms, in one transaction; how many. What has another form by now, or is gone, is passed over.
-    async fn rewrap(&self, keys: Vec<Rewrapped>) -> crate::Result<u64>;
+    /// Replaces wrapped forms, in one transaction with its entry of the audit log; how many. What has another form by now, or is
+    /// gone, is passed over. All of them are wrapped under one key, which the entry names; where nothing is replaced there is none.
+    async fn rewrap(&self, keys: Vec<Rewrapped>, change: &Change) -> crate::Result<u64>;
     /// The newest data key of each live tenant that has none made at or after `before`, in the order of tenants' numbers, after a
     /// number. Spans tenants.
     async fn newest_keys_before(
@@ -100,6 +112,14 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Replaces sealed forms, in one transaction; how many. What has another form by now, or is gone, is passed over. They
     /// verify as before.
     async fn reseal(&self, secrets: Vec<Resealed>) -> crate::Result<u64>;
+    /// The secret settings of a tenant's live sources that have some, each with its source's number and name.
+    async fn sealed_settings_of(
+        &self,
+        tenant_no: TenantNo,
+    ) -> crate::Result<Vec<(SourceNo, SourceId, SealedSettings)>>;
+    /// Replaces secret settings, in one transaction; of how many sources. What has another form by now, or is gone, is passed
+    /// over. They hold what they held before.
+    async fn reseal_settings(&self, settings: Vec<ResealedSettings>) -> crate::Result<u64>;
 }
 
 /// Most data keys of one tenant.

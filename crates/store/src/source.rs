@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use portero_types::{IngestKey, ProviderName, SourceId, SourceNo, TenantId, TenantNo, Timestamp};
 
-use crate::{Error, ErrorKind, Limits};
+use crate::{Error, ErrorKind, Limits, SealedSettings, SealedSettingsChange};
 
 /// Most public URLs of one source.
 pub const PUBLIC_URLS_MAX: usize = 4;
 /// Longest public URL, bytes.
 pub const PUBLIC_URL_BYTES_MAX: usize = 2_000;
-/// Most settings of one source.
+/// Most settings of one source, secret ones included.
 pub const SETTINGS_MAX: usize = 16;
 /// Longest name of a setting, bytes.
 pub const SETTING_NAME_BYTES_MAX: usize = 64;
@@ -40,6 +40,8 @@ pub struct Source {
     pub public_urls: Vec<String>,
     /// What the recipe wants to know beside the secret. See [`SETTINGS_MAX`].
     pub settings: BTreeMap<String, String>,
+    /// Those of them that are secrets.
+    pub sealed_settings: SealedSettings,
     /// Until when a handshake may bring the source's secret, once; `None` when the source waits for none.
     pub secret_expected_until: Option<Timestamp>,
     /// How much it may send.
@@ -67,6 +69,8 @@ pub struct NewSource {
     pub public_urls: Vec<String>,
     /// See [`Source::settings`].
     pub settings: BTreeMap<String, String>,
+    /// See [`Source::sealed_settings`].
+    pub sealed_settings: SealedSettings,
     /// See [`Source::secret_expected_until`].
     pub secret_expected_until: Option<Timestamp>,
     /// How much it may send.
@@ -83,7 +87,8 @@ impl NewSource {
     pub fn check(&self) -> crate::Result<()> {
         check_urls(&self.public_urls)?;
         self.limits.check()?;
-        check_settings(&self.settings)
+        check_settings(&self.settings)?;
+        self.sealed_settings.check(&self.settings)
     }
 }
 
@@ -100,8 +105,10 @@ pub struct SourceUpdate {
     pub recipe: Option<String>,
     /// See [`Source::public_urls`].
     pub public_urls: Option<Vec<String>>,
-    /// See [`Source::settings`]; replaces all of them.
+    /// See [`Source::settings`]; replaces all of them, and of the sealed ones none.
     pub settings: Option<BTreeMap<String, String>>,
+    /// What becomes of [`Source::sealed_settings`].
+    pub sealed_settings: SealedSettingsChange,
     /// See [`Source::secret_expected_until`]; `Some(None)` ends the wait.
     pub secret_expected_until: Option<Option<Timestamp>>,
     /// How much it may send; replaces all three numbers.
@@ -119,6 +126,7 @@ impl SourceUpdate {
             recipe: None,
             public_urls: None,
             settings: None,
+            sealed_settings: SealedSettingsChange::new(),
             secret_expected_until: None,
             limits: None,
         }
@@ -135,6 +143,17 @@ impl SourceUpdate {
         self.public_urls.as_deref().map_or(Ok(()), check_urls)?;
         self.limits.as_ref().map_or(Ok(()), Limits::check)?;
         self.settings.as_ref().map_or(Ok(()), check_settings)
+    }
+
+    /// The sealed settings after the change of a source that is `before`; `None`: they stay as they are. Implementations ask
+    /// inside of the change's transaction.
+    ///
+    /// # Errors
+    /// `Refused` when a bound is broken, or a name would be both a secret setting and another one.
+    pub fn sealed_after(&self, before: &Source) -> crate::Result<Option<SealedSettings>> {
+        let after = before.sealed_settings.changed(&self.sealed_settings);
+        after.check(self.settings.as_ref().unwrap_or(&before.settings))?;
+        Ok(Some(after).filter(|after| *after != before.sealed_settings))
     }
 }
 

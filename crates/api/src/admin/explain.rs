@@ -133,7 +133,7 @@ fn judge(source: &Arc<Source>, captured: &CapturedRequest, at: Timestamp) -> Res
         headers: &headers,
         body: &captured.body,
         public_urls: &source.public_urls,
-        settings: &source.settings,
+        settings: source.settings.as_map(),
         fetched: None,
     };
     let mut explanation = explain(recipe, &request, secrets, at);

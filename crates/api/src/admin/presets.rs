@@ -45,6 +45,7 @@ fn to_proto(preset: &Preset) -> v1::Preset {
         name: name.clone(),
         about: setting.about.clone(),
         required: setting.required,
+        secret: setting.secret,
     });
     v1::Preset {
         name: format!("presets/{}", preset.name),

@@ -1,6 +1,5 @@
 //! What a source may say, and what its owner should know about it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use portero_types::Timestamp;
 use tonic::Status;
 use tonic::codegen::http::Uri;
 
-use super::limits_form;
+use super::{limits_form, source_settings};
 use crate::error::invalid;
 use crate::time;
 
@@ -87,15 +86,6 @@ fn is_public_url(text: &str) -> bool {
         })
 }
 
-/// Settings that the recipe knows. Required ones may be missing.
-pub(super) fn check_settings(recipe: &Recipe, settings: &BTreeMap<String, String>) -> Result<(), Status> {
-    recipe.check_settings(settings).map_err(|error| {
-        // A name that is unknown may be anything: it is quoted, and only so long.
-        let name: String = error.name.chars().filter(|c| !c.is_control()).take(64).collect();
-        invalid(&format!("source.settings[{name:?}]"), format!("cannot be used: {}", error.reason))
-    })
-}
-
 /// Until when a handshake may bring the secret.
 pub(super) fn wait(
     recipe: &Recipe,
@@ -122,6 +112,7 @@ pub(super) fn to_proto(source: &portero_store::Source, recipe: Option<&Recipe>) 
     } else {
         Verification::Preset(source.preset.clone())
     };
+    let (settings, secret_settings) = source_settings::shown(source, recipe);
     v1::Source {
         name: format!("tenants/{}/sources/{}", source.tenant, source.id),
         verification: Some(verification),
@@ -129,7 +120,8 @@ pub(super) fn to_proto(source: &portero_store::Source, recipe: Option<&Recipe>) 
         public_urls: source.public_urls.clone(),
         ingest_path: format!("/in/{}", source.ingest_key),
         create_time: Some(time::to_proto(source.created_at)),
-        settings: source.settings.clone().into_iter().collect(),
+        settings: settings.into_iter().collect(),
+        secret_settings,
         limits: limits_form::to_proto(&source.limits),
         secret_window: None,
         secret_expected_until: source.secret_expected_until.map(time::to_proto),
@@ -142,8 +134,7 @@ pub(super) fn to_proto(source: &portero_store::Source, recipe: Option<&Recipe>) 
 
 fn warnings(source: &portero_store::Source, recipe: &Recipe) -> Vec<String> {
     let mut warnings = Vec::new();
-    for name in recipe.missing_settings(&source.settings) {
-        let about = recipe.settings().get(name).map(|setting| setting.about.as_str()).unwrap_or_default();
+    for (name, about) in source_settings::missing(source, recipe) {
         warnings.push(format!("every request is refused until the setting {name} is given: {about}"));
     }
     if recipe.signs_url() && source.public_urls.is_empty() {

@@ -1,17 +1,17 @@
 //! Sources.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portero_auth::Action;
-use portero_directory::open_secret;
+use portero_directory::{Fault, open_secret};
 use portero_proto::v1;
 use portero_recipe::Recipe;
-use portero_store::{NewSource, SourceUpdate};
+use portero_store::{NewSource, SealedSettings, SourceUpdate};
 use portero_types::{IngestKey, ProviderName, SourceId, TenantId};
 use tonic::{Request, Response, Status};
 
 use super::source_form::{self, Chosen};
+use super::source_settings::SettingsChange;
 use super::{Admin, Answer, limits_form, split};
 use crate::error::{from_store, invalid, not_found, unusable_recipe};
 use crate::{name, page};
@@ -33,12 +33,13 @@ impl Admin {
         let chosen = Chosen::from_proto(wanted.verification)?;
         let provider = provider(&wanted.provider, &chosen.preset, &id)?;
         source_form::check_urls(&wanted.public_urls)?;
-        let settings: BTreeMap<_, _> = wanted.settings.into_iter().collect();
-        source_form::check_settings(&chosen.recipe, &settings)?;
+        let given = wanted.settings.into_iter().collect();
+        let settings = SettingsChange::at_creation(&chosen.recipe, given, &wanted.secret_settings)?;
         let wait = match &wanted.secret_window {
             Some(window) => source_form::wait(&chosen.recipe, window, now)?,
             None => chosen.recipe.writes_secret().then(|| now.plus(source_form::SECRET_WINDOW)),
         };
+        let sealed = self.seal_settings((&tenant, &id), &settings).await?;
         let mut key = [0_u8; 16];
         key.copy_from_slice(&(self.entropy)()[..16]);
         let source = NewSource {
@@ -49,7 +50,8 @@ impl Admin {
             recipe: chosen.json,
             ingest_key: IngestKey::from_bytes(key),
             public_urls: wanted.public_urls,
-            settings,
+            settings: settings.plain.unwrap_or_default(),
+            sealed_settings: SealedSettings::default().changed(&sealed),
             secret_expected_until: wait,
             limits: limits_form::from_proto(wanted.limits, "source.limits")?,
             created_at: now,
@@ -84,11 +86,11 @@ impl Admin {
             source_form::check_urls(&wanted.public_urls)?;
             update.public_urls = Some(wanted.public_urls);
         }
-        if mask.settings {
-            update.settings = Some(wanted.settings.into_iter().collect());
-        }
-        // A new recipe must know the settings that stay.
-        source_form::check_settings(&recipe, update.settings.as_ref().unwrap_or(&row.settings))?;
+        let given = mask.settings.then(|| wanted.settings.into_iter().collect());
+        let named = mask.secret_settings.then_some(wanted.secret_settings.as_slice());
+        let settings = SettingsChange::of_update(&row, &recipe, given, named)?;
+        update.sealed_settings = self.seal_settings((&row.tenant, &row.id), &settings).await?;
+        update.settings = settings.plain;
         if mask.secret_window {
             let window = wanted.secret_window.unwrap_or_default();
             update.secret_expected_until = Some(source_form::wait(&recipe, &window, self.now())?);
@@ -115,6 +117,7 @@ impl Admin {
         let mut shown = source_form::to_proto(&source, recipe.as_deref());
         let secrets = self.secrets_of(&source.tenant, &source.id, recipe.as_deref()).await?;
         shown.warnings.extend(secrets.warnings());
+        shown.warnings.extend(self.sealed_setting(&source));
         Ok(Response::new(shown))
     }
 
@@ -128,14 +131,10 @@ impl Admin {
         let (after, size) = (page::after::<SourceId>(&message.page_token)?, page::size(message.page_size)?);
         let page =
             self.store.sources(&tenant, after.as_ref(), size).await.map_err(|error| from_store(&error))?;
-        Ok(Response::new(v1::ListSourcesResponse {
-            next_page_token: page::next(&page, |source| source.id.to_string()),
-            sources: page
-                .items
-                .iter()
-                .map(|source| source_form::to_proto(source, self.compiled(source).as_deref()))
-                .collect(),
-        }))
+        let show =
+            |source: &portero_store::Source| source_form::to_proto(source, self.compiled(source).as_deref());
+        let (sources, next_page_token) = page::shown(&page, show, |source| source.id.to_string());
+        Ok(Response::new(v1::ListSourcesResponse { sources, next_page_token }))
     }
 
     pub(super) async fn do_delete_source(
@@ -169,6 +168,17 @@ impl Admin {
             ))),
             Some(_) => Err(Status::failed_precondition("a subscription of the platform names this source")),
         }
+    }
+
+    /// What to say of a secret setting that cannot be opened.
+    fn sealed_setting(&self, row: &portero_store::Source) -> Option<String> {
+        let snapshot = self.directory.snapshot();
+        let Err(Fault::SettingSealed(name)) = &snapshot.source_by_no(row.no)?.verification else {
+            return None;
+        };
+        Some(format!(
+            "every request is answered 503 until the setting {name} is given anew: what is stored of it cannot be opened"
+        ))
     }
 
     /// A source's recipe, without compiling it again where this gateway has done so.
@@ -210,14 +220,14 @@ struct Mask {
     verification: bool,
     public_urls: bool,
     settings: bool,
+    secret_settings: bool,
     secret_window: bool,
     limits: bool,
 }
 
 impl Mask {
     fn from_proto(mask: Option<prost_types::FieldMask>) -> Result<Self, Status> {
-        const RULE: &str =
-            "must name what changes: preset or recipe_json, public_urls, settings, secret_window, limits";
+        const RULE: &str = "must name what changes: preset or recipe_json, public_urls, settings, secret_settings, secret_window, limits";
         let paths = mask.unwrap_or_default().paths;
         if paths.is_empty() {
             return Err(invalid("update_mask", RULE));
@@ -228,6 +238,7 @@ impl Mask {
                 "preset" | "recipe_json" => named.verification = true,
                 "public_urls" => named.public_urls = true,
                 "settings" => named.settings = true,
+                "secret_settings" => named.secret_settings = true,
                 "secret_window" => named.secret_window = true,
                 "limits" => named.limits = true,
                 _ => return Err(invalid("update_mask", RULE)),

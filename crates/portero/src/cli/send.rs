@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{OutputArgs, TlsArgs};
+use super::{GivenSettings, OutputArgs, TlsArgs};
 
 /// Sign a sample or a file as a provider would, and post it.
 #[derive(Debug, Args)]
@@ -25,9 +25,8 @@ pub(crate) struct SendArgs {
     /// The URL as the source's settings have it, where that is another: providers that sign it sign this one.
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
-    /// What the source has beside its secret, where the provider signs it. Repeatable.
-    #[arg(long = "setting", value_name = "NAME=VALUE", value_parser = super::setting)]
-    pub(crate) settings: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) settings: GivenSettings,
     /// File with the secret; the private key where the source has a public one. Without it, `portero dev`'s secret of that preset is used.
     #[arg(long, value_name = "FILE")]
     pub(crate) secret_file: Option<PathBuf>,

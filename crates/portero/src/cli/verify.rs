@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 
-use super::OutputArgs;
+use super::{GivenSettings, OutputArgs};
 
 /// Say step by step how a request is verified, and which step fails.
 ///
@@ -40,9 +40,8 @@ pub(crate) struct VerifyArgs {
     /// The URL as configured at the provider, for providers that sign it. Repeatable: each is tried.
     #[arg(long = "url", value_name = "URL")]
     pub(crate) urls: Vec<String>,
-    /// What the recipe wants to know beside the secret. Repeatable.
-    #[arg(long = "setting", value_name = "NAME=VALUE", value_parser = super::setting)]
-    pub(crate) settings: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) settings: GivenSettings,
     /// When the request came, in RFC 3339 (UTC) or seconds since 1970; default: now.
     #[arg(long, value_name = "TIME", value_parser = super::moment)]
     pub(crate) at: Option<portero_types::Timestamp>,

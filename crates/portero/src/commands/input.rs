@@ -39,12 +39,12 @@ pub(crate) fn text(path: &Path, max: usize, what: &str) -> Result<String, Failur
         .map_err(|_| Failure::usage(format!("{what} in {} is not UTF-8 text", path.display())))
 }
 
-/// Reads a secret: text, without the white space around it, and not empty.
-pub(crate) fn secret(path: &Path) -> Result<Redacted<String>, Failure> {
-    let text = Redacted::new(text(path, SECRET_BYTES_MAX, "the secret")?);
+/// Reads a secret: text, without the white space around it, and not empty. `what` names it in errors, such as "the secret".
+pub(crate) fn secret(path: &Path, what: &str) -> Result<Redacted<String>, Failure> {
+    let text = Redacted::new(text(path, SECRET_BYTES_MAX, what)?);
     let trimmed = text.expose_secret().trim();
     if trimmed.is_empty() {
-        return Err(Failure::usage(format!("the secret in {} is empty", path.display())));
+        return Err(Failure::usage(format!("{what} in {} is empty", path.display())));
     }
     Ok(Redacted::new(trimmed.to_owned()))
 }
@@ -90,9 +90,10 @@ mod tests {
 
     #[test]
     fn a_secret_loses_its_line_end_and_must_hold_something() {
-        let value = secret(file(b" whsec_1\r\n").path()).expect("a secret");
+        let value = secret(file(b" whsec_1\r\n").path(), "the secret").expect("a secret");
         assert_eq!(value.expose_secret(), "whsec_1");
-        assert!(secret(file(b" \n").path()).expect_err("empty").to_string().ends_with("is empty"));
+        let empty = secret(file(b" \n").path(), "the secret").expect_err("empty").to_string();
+        assert!(empty.starts_with("the secret in") && empty.ends_with("is empty"), "{empty}");
     }
 
     #[test]
@@ -109,9 +110,10 @@ mod tests {
 
     #[test]
     fn errors_name_the_file_and_never_its_content() {
-        let missing = secret(Path::new("/nonexistent/secret")).expect_err("missing").to_string();
+        let missing =
+            secret(Path::new("/nonexistent/secret"), "the secret").expect_err("missing").to_string();
         assert!(missing.contains("/nonexistent/secret"), "{missing}");
-        let binary = secret(file(b"hush\xff").path()).expect_err("not text").to_string();
+        let binary = secret(file(b"hush\xff").path(), "the secret").expect_err("not text").to_string();
         assert!(binary.contains("not UTF-8") && !binary.contains("hush"), "{binary}");
         let long = bytes(file(b"hush").path(), 3, "the body").expect_err("too long").to_string();
         assert!(long.contains("longer than 3 bytes") && !long.contains("hush"), "{long}");

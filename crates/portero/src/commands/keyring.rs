@@ -3,6 +3,7 @@
 mod data_keys;
 mod file;
 mod rewrap;
+mod sealed_settings;
 mod status;
 
 use crate::cli::{ConfigArgs, KeyringCommand};

@@ -17,6 +17,7 @@ mod recipe_file;
 mod request_file;
 mod send;
 mod serve;
+mod settings;
 mod stop;
 mod tail;
 mod token;

@@ -2,16 +2,18 @@
 
 use async_trait::async_trait;
 use portero_store::{
-    Change, Error, ErrorKind, KeyStore, KeyUse, NewAuditEntry, Resealed, Result, Revision, Rewrapped, Secret,
-    TENANT_KEYS_MAX, TenantKey,
+    Change, Error, ErrorKind, KeyStore, KeyUse, NewAuditEntry, Resealed, ResealedSettings, Result, Revision,
+    Rewrapped, SealedSettings, Secret, TENANT_KEYS_MAX, TenantKey,
 };
-use portero_types::{SourceId, TenantId, TenantNo, Timestamp, WrappedKey};
+use portero_types::{SourceId, SourceNo, TenantId, TenantNo, Timestamp, WrappedKey};
 use sqlx::postgres::{PgBindIterExt, PgRow};
 
-use super::{Changing, grants, not_found, one, secrets, subscriptions};
+use super::{Changing, freed, grants, not_found, one, secrets, sources, subscriptions};
 use crate::PostgresStore;
+use crate::audit::{append_in, lock};
 use crate::error::{Effect, corrupt};
-use crate::lease::{PgQuery, rows};
+use crate::lease::{PgQuery, Tx, rows};
+use crate::pools::Pool;
 use crate::row::{get, parse, unsigned};
 
 /// Data keys with the names of their tenants; a condition follows.
@@ -37,6 +39,13 @@ fn version(row: &PgRow) -> Result<u16> {
 /// Of every tenant that was not erased.
 pub(super) fn all() -> PgQuery<'static> {
     sqlx::query(keys!("ORDER BY k.tenant_no, k.version"))
+}
+
+/// Of these tenants.
+pub(super) async fn of(pool: &Pool, tenants: &[TenantNo]) -> Result<Vec<TenantKey>> {
+    let query = sqlx::query(keys!("WHERE k.tenant_no = ANY ($1) ORDER BY k.tenant_no, k.version"))
+        .bind(tenants.iter().map(|tenant| tenant.0).collect::<Vec<_>>());
+    rows(pool, query, Effect::None).await?.iter().map(read).collect()
 }
 
 /// All of each tenant that got one after a revision.
@@ -116,25 +125,15 @@ impl KeyStore for PostgresStore {
         rows(&self.pools.admin, query, Effect::None).await?.iter().map(read).collect()
     }
 
-    async fn rewrap(&self, keys: Vec<Rewrapped>) -> Result<u64> {
-        let query = sqlx::query(
-            "WITH replaced AS (
-                 UPDATE tenant_keys k SET key_id = g.key_id, wrapped = g.wrapped
-                 FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::bytea[], $5::text[], $6::bytea[])
-                      AS g (tenant_no, version, from_key_id, from_wrapped, key_id, wrapped)
-                 WHERE k.tenant_no = g.tenant_no AND k.version = g.version AND k.key_id = g.from_key_id
-                   AND k.wrapped = g.from_wrapped
-                 RETURNING 1
-             )
-             SELECT count(*) AS replaced FROM replaced",
-        )
-        .bind(keys.iter().map(|key| key.tenant_no.0).bind_iter())
-        .bind(keys.iter().map(|key| i32::from(key.from.version)).bind_iter())
-        .bind(keys.iter().map(|key| key.from.key_id.as_str()).bind_iter())
-        .bind(keys.iter().map(|key| key.from.bytes.as_slice()).bind_iter())
-        .bind(keys.iter().map(|key| key.to.key_id.as_str()).bind_iter())
-        .bind(keys.iter().map(|key| key.to.bytes.as_slice()).bind_iter());
-        count(&rows(&self.pools.admin, query, Effect::Commits).await?)
+    async fn rewrap(&self, keys: Vec<Rewrapped>, change: &Change) -> Result<u64> {
+        let mut tx = Tx::begin(&self.pools.admin).await?;
+        match rewrap_in(&mut tx, &keys, change).await {
+            Ok(replaced) if replaced > 0 => tx.commit().await.map(|()| replaced),
+            outcome => {
+                tx.roll_back().await;
+                outcome
+            }
+        }
     }
 
     async fn newest_keys_before(
@@ -185,10 +184,70 @@ impl KeyStore for PostgresStore {
         .bind(resealed.iter().map(|secret| secret.to.0.as_slice()).bind_iter());
         count(&rows(&self.pools.admin, query, Effect::Commits).await?)
     }
+
+    async fn sealed_settings_of(
+        &self,
+        tenant_no: TenantNo,
+    ) -> Result<Vec<(SourceNo, SourceId, SealedSettings)>> {
+        let query = sqlx::query(
+            "SELECT source_no, source_id, sealed_settings FROM sources
+             WHERE tenant_no = $1 AND deleted_at IS NULL AND sealed_settings <> '{}' ORDER BY source_id",
+        )
+        .bind(tenant_no.0);
+        let found = rows(&self.pools.admin, query, Effect::None).await?;
+        let settings = |row: &PgRow| {
+            Ok((SourceNo(get(row, "source_no")?), parse(row, "source_id")?, sources::sealed(row)?))
+        };
+        found.iter().map(settings).collect()
+    }
+
+    async fn reseal_settings(&self, settings: Vec<ResealedSettings>) -> Result<u64> {
+        let query = sqlx::query(
+            "WITH replaced AS (
+                 UPDATE sources s SET sealed_settings = g.sealed
+                 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS g (source_no, from_sealed, sealed)
+                 WHERE s.source_no = g.source_no AND s.sealed_settings = g.from_sealed AND s.deleted_at IS NULL
+                 RETURNING 1
+             )
+             SELECT count(*) AS replaced FROM replaced",
+        )
+        .bind(settings.iter().map(|of| of.source.0).bind_iter())
+        .bind(settings.iter().map(|of| of.from.to_text()).bind_iter())
+        .bind(settings.iter().map(|of| of.to.to_text()).bind_iter());
+        count(&rows(&self.pools.admin, query, Effect::Commits).await?)
+    }
 }
 
 fn count(found: &[PgRow]) -> Result<u64> {
     one(found, |row| unsigned(row, "replaced")).map(Option::unwrap_or_default)
+}
+
+/// Wraps them, and tells the audit log of it.
+async fn rewrap_in(tx: &mut Tx, keys: &[Rewrapped], change: &Change) -> Result<u64> {
+    lock(tx).await?;
+    let query = sqlx::query(
+        "WITH replaced AS (
+             UPDATE tenant_keys k SET key_id = g.key_id, wrapped = g.wrapped
+             FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::bytea[], $5::text[], $6::bytea[])
+                  AS g (tenant_no, version, from_key_id, from_wrapped, key_id, wrapped)
+             WHERE k.tenant_no = g.tenant_no AND k.version = g.version AND k.key_id = g.from_key_id
+               AND k.wrapped = g.from_wrapped
+             RETURNING 1
+         )
+         SELECT count(*) AS replaced FROM replaced",
+    )
+    .bind(keys.iter().map(|key| key.tenant_no.0).bind_iter())
+    .bind(keys.iter().map(|key| i32::from(key.from.version)).bind_iter())
+    .bind(keys.iter().map(|key| key.from.key_id.as_str()).bind_iter())
+    .bind(keys.iter().map(|key| key.from.bytes.as_slice()).bind_iter())
+    .bind(keys.iter().map(|key| key.to.key_id.as_str()).bind_iter())
+    .bind(keys.iter().map(|key| key.to.bytes.as_slice()).bind_iter());
+    let replaced = count(&tx.rows(query).await?)?;
+    if let Some(key) = keys.first().filter(|_| replaced > 0) {
+        let name = format!("keyring/{}", key.to.key_id);
+        append_in(tx, NewAuditEntry::deed(change, "RewrapDataKeys", name, None)).await?;
+    }
+    Ok(replaced)
 }
 
 async fn add_in(changing: &mut Changing, tenant: TenantNo, key: &WrappedKey) -> Result<()> {
@@ -224,11 +283,13 @@ async fn erase_in(changing: &mut Changing, id: &TenantId) -> Result<()> {
     if tenants.is_empty() {
         return Err(not_found("tenant"));
     }
+    freed::by_tenants(changing, &tenants).await?;
     for statement in [
         "DELETE FROM tenant_keys WHERE tenant_no = ANY ($1)",
         "DELETE FROM secrets k USING sources s WHERE s.source_no = k.source_no AND s.tenant_no = ANY ($1)",
         "DELETE FROM rejections r USING sources s WHERE s.source_no = r.source_no AND s.tenant_no = ANY ($1)",
-        "UPDATE sources SET deleted_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+        "UPDATE sources SET deleted_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+                            sealed_settings = '{}'
          WHERE tenant_no = ANY ($1) AND deleted_at IS NULL",
         "UPDATE tenants SET erased_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
              deleted_at = coalesce(deleted_at, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)

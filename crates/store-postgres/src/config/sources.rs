@@ -1,9 +1,11 @@
-//! Sources. A deleted source's row stays behind its receipts, marked with the time of its deletion; its secrets and
-//! rejections go.
+//! Sources. A deleted source's row stays behind its receipts, marked with the time of its deletion; its secrets, secret
+//! settings and rejections go.
 
 use std::collections::BTreeMap;
 
-use portero_store::{Change, NewAuditEntry, NewSource, Page, Result, Revision, Source, SourceUpdate};
+use portero_store::{
+    Change, NewAuditEntry, NewSource, Page, Result, Revision, SealedSettings, Source, SourceUpdate,
+};
 use portero_types::{IngestKey, SourceId, SourceNo, TenantId, TenantNo, Timestamp};
 use sqlx::postgres::PgRow;
 
@@ -14,8 +16,12 @@ use crate::pools::Pool;
 use crate::row::{get, parse};
 
 /// A live source by its name.
-const NAMED: &str = "SELECT s.*, t.tenant_id FROM sources s JOIN tenants t USING (tenant_no)
-     WHERE t.tenant_id = $1 AND s.source_id = $2 AND s.deleted_at IS NULL AND t.deleted_at IS NULL";
+macro_rules! named {
+    () => {
+        "SELECT s.*, t.tenant_id FROM sources s JOIN tenants t USING (tenant_no)
+         WHERE t.tenant_id = $1 AND s.source_id = $2 AND s.deleted_at IS NULL AND t.deleted_at IS NULL"
+    };
+}
 
 pub(super) fn read(row: &PgRow) -> Result<Source> {
     let key = <[u8; 16]>::try_from(get::<&[u8]>(row, "ingest_key")?);
@@ -30,10 +36,16 @@ pub(super) fn read(row: &PgRow) -> Result<Source> {
         ingest_key: IngestKey::from_bytes(key.map_err(|_| corrupt("sources.ingest_key"))?),
         public_urls: get(row, "public_urls")?,
         settings: serde_json::from_str(get(row, "settings")?).map_err(|_| corrupt("sources.settings"))?,
+        sealed_settings: sealed(row)?,
         secret_expected_until: get::<Option<i64>>(row, "secret_expected_until")?.map(Timestamp::from_micros),
         limits: tenants::limits(row)?,
         created_at: Timestamp::from_micros(get(row, "created_at")?),
     })
+}
+
+/// The secret settings of a source.
+pub(super) fn sealed(row: &PgRow) -> Result<SealedSettings> {
+    SealedSettings::from_text(get(row, "sealed_settings")?).ok_or_else(|| corrupt("sources.sealed_settings"))
 }
 
 pub(super) fn all() -> PgQuery<'static> {
@@ -57,8 +69,9 @@ pub(super) async fn create(pool: &Pool, source: NewSource, change: &Change) -> R
     let [events, burst, bytes] = source.limits.columns();
     let query = sqlx::query(
         "INSERT INTO sources (tenant_no, source_id, provider, preset, recipe, ingest_key, public_urls, settings,
-                              secret_expected_until, created_at, limit_events, limit_burst, limit_bytes)
-         SELECT tenant_no, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
+                              secret_expected_until, created_at, limit_events, limit_burst, limit_bytes,
+                              sealed_settings)
+         SELECT tenant_no, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14
          FROM tenants WHERE tenant_id = $1 AND deleted_at IS NULL
          RETURNING *, $1 AS tenant_id",
     )
@@ -74,7 +87,8 @@ pub(super) async fn create(pool: &Pool, source: NewSource, change: &Change) -> R
     .bind(source.created_at.as_micros())
     .bind(events)
     .bind(burst)
-    .bind(bytes);
+    .bind(bytes)
+    .bind(source.sealed_settings.to_text());
     let mut changing = Changing::begin(pool, change).await?;
     let created =
         changing.create(query, "source or its ingest key", "tenant").await.and_then(|row| read(&row));
@@ -84,6 +98,19 @@ pub(super) async fn create(pool: &Pool, source: NewSource, change: &Change) -> R
 
 pub(super) async fn update(pool: &Pool, update: SourceUpdate, change: &Change) -> Result<Source> {
     update.check()?;
+    let mut changing = Changing::begin(pool, change).await?;
+    let outcome = match find_in(&mut changing, &update.tenant, &update.id).await {
+        Ok(before) => {
+            let after = update_in(&mut changing, &update, &before).await;
+            recorded(&mut changing, "UpdateSource", Some(&before), after).await
+        }
+        Err(error) => Err(error),
+    };
+    changing.end(outcome).await
+}
+
+async fn update_in(changing: &mut Changing, update: &SourceUpdate, before: &Source) -> Result<Source> {
+    let sealed = update.sealed_after(before)?;
     let [events, burst, bytes] = update.limits.unwrap_or_default().columns();
     let query = sqlx::query(
         "UPDATE sources s
@@ -92,7 +119,8 @@ pub(super) async fn update(pool: &Pool, update: SourceUpdate, change: &Change) -
              secret_expected_until = CASE WHEN $7 THEN $8 ELSE s.secret_expected_until END,
              limit_events = CASE WHEN $9 THEN $10 ELSE s.limit_events END,
              limit_burst = CASE WHEN $9 THEN $11 ELSE s.limit_burst END,
-             limit_bytes = CASE WHEN $9 THEN $12 ELSE s.limit_bytes END
+             limit_bytes = CASE WHEN $9 THEN $12 ELSE s.limit_bytes END,
+             sealed_settings = coalesce($13, s.sealed_settings)
          FROM tenants t
          WHERE t.tenant_no = s.tenant_no AND t.tenant_id = $1 AND t.deleted_at IS NULL
            AND s.source_id = $2 AND s.deleted_at IS NULL
@@ -109,21 +137,13 @@ pub(super) async fn update(pool: &Pool, update: SourceUpdate, change: &Change) -
     .bind(update.limits.is_some())
     .bind(events)
     .bind(burst)
-    .bind(bytes);
-    let mut changing = Changing::begin(pool, change).await?;
-    let outcome = match find_in(&mut changing, &update.tenant, &update.id).await {
-        Ok(before) => {
-            let outcome = changing.rows(query).await;
-            let after = outcome.and_then(|found| one(&found, read)?.ok_or_else(|| not_found("source")));
-            recorded(&mut changing, "UpdateSource", Some(&before), after).await
-        }
-        Err(error) => Err(error),
-    };
-    changing.end(outcome).await
+    .bind(bytes)
+    .bind(sealed.as_ref().map(SealedSettings::to_text));
+    one(&changing.rows(query).await?, read)?.ok_or_else(|| not_found("source"))
 }
 
 pub(super) async fn get_one(pool: &Pool, tenant: &TenantId, id: &SourceId) -> Result<Option<Source>> {
-    let query = sqlx::query(NAMED).bind(tenant.as_str()).bind(id.as_str());
+    let query = sqlx::query(named!()).bind(tenant.as_str()).bind(id.as_str());
     one(&rows(pool, query, Effect::None).await?, read)
 }
 
@@ -147,7 +167,8 @@ pub(super) async fn list(
 pub(super) async fn delete(pool: &Pool, tenant: &TenantId, id: &SourceId, change: &Change) -> Result<()> {
     let query = sqlx::query(
         "WITH gone AS (
-             UPDATE sources s SET deleted_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+             UPDATE sources s SET deleted_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+                                  sealed_settings = '{}'
              FROM tenants t
              WHERE t.tenant_no = s.tenant_no AND t.tenant_id = $1 AND t.deleted_at IS NULL
                AND s.source_id = $2 AND s.deleted_at IS NULL
@@ -175,9 +196,10 @@ pub(super) async fn delete(pool: &Pool, tenant: &TenantId, id: &SourceId, change
     changing.end(outcome).await
 }
 
-/// The live source, as the change finds it.
+/// The live source, as the change finds it. Nobody seals its settings again until the change is over.
 async fn find_in(changing: &mut Changing, tenant: &TenantId, id: &SourceId) -> Result<Source> {
-    let query = sqlx::query(NAMED).bind(tenant.as_str()).bind(id.as_str());
+    let query =
+        sqlx::query(concat!(named!(), " FOR NO KEY UPDATE OF s")).bind(tenant.as_str()).bind(id.as_str());
     one(&changing.rows(query).await?, read)?.ok_or_else(|| not_found("source"))
 }
 

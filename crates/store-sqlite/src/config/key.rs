@@ -2,17 +2,18 @@
 
 use async_trait::async_trait;
 use portero_store::{
-    Change, KeyStore, KeyUse, NewAuditEntry, Resealed, Result, Revision, Rewrapped, Secret, TENANT_KEYS_MAX,
-    TenantKey,
+    Change, KeyStore, KeyUse, Name, NewAuditEntry, Resealed, ResealedSettings, Result, Revision, Rewrapped,
+    SealedSettings, Secret, TENANT_KEYS_MAX, TenantKey,
 };
-use portero_types::{SourceId, TenantId, TenantNo, Timestamp, WrappedKey};
+use portero_types::{SourceId, SourceNo, TenantId, TenantNo, Timestamp, WrappedKey};
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
-use super::{database_now, failed_precondition, grant, insert_error, secret, subscription};
+use super::{database_now, failed_precondition, freed, grant, insert_error, secret, source, subscription};
 use crate::SqliteStore;
 use crate::audit::append_in;
 use crate::error::{not_found, statement};
+use crate::log::json;
 use crate::row::{get, parse, timestamp, unsigned};
 
 /// Data keys with the names of their tenants; a condition follows.
@@ -42,6 +43,15 @@ fn key(row: &SqliteRow) -> Result<TenantKey> {
 pub(super) async fn all(connection: &mut SqliteConnection) -> Result<Vec<TenantKey>> {
     let query = sqlx::query(keys!("ORDER BY k.tenant_no, k.version"));
     query.fetch_all(connection).await.map_err(statement)?.iter().map(key).collect()
+}
+
+/// Of these tenants.
+pub(super) async fn of(connection: &mut SqliteConnection, tenants: &[TenantNo]) -> Result<Vec<TenantKey>> {
+    let numbers: Vec<i64> = tenants.iter().map(|tenant| tenant.0).collect();
+    let query = sqlx::query(keys!(
+        "WHERE k.tenant_no IN (SELECT value FROM json_each(?)) ORDER BY k.tenant_no, k.version"
+    ));
+    query.bind(json(&numbers)).fetch_all(connection).await.map_err(statement)?.iter().map(key).collect()
 }
 
 /// All of each tenant that got one after a revision.
@@ -118,8 +128,9 @@ impl KeyStore for SqliteStore {
         query.fetch_all(self.readers.pool()).await.map_err(statement)?.iter().map(key).collect()
     }
 
-    async fn rewrap(&self, keys: Vec<Rewrapped>) -> Result<u64> {
-        self.writer.write(move |connection| Box::pin(rewrap(connection, keys))).await
+    async fn rewrap(&self, keys: Vec<Rewrapped>, change: &Change) -> Result<u64> {
+        let change = change.clone();
+        self.writer.write(move |connection| Box::pin(rewrap(connection, keys, change))).await
     }
 
     async fn newest_keys_before(
@@ -156,13 +167,31 @@ impl KeyStore for SqliteStore {
     async fn reseal(&self, secrets: Vec<Resealed>) -> Result<u64> {
         self.writer.write(move |connection| Box::pin(reseal(connection, secrets))).await
     }
+
+    async fn sealed_settings_of(
+        &self,
+        tenant_no: TenantNo,
+    ) -> Result<Vec<(SourceNo, SourceId, SealedSettings)>> {
+        let sql = "SELECT source_no, source_id, sealed_settings FROM sources \
+                   WHERE tenant_no = ? AND deleted_at IS NULL AND sealed_settings <> '{}' ORDER BY source_id";
+        let query = sqlx::query(sql).bind(tenant_no.0);
+        let found = query.fetch_all(self.readers.pool()).await.map_err(statement)?;
+        let settings = |row: &SqliteRow| {
+            Ok((SourceNo(get(row, "source_no")?), parse(row, "source_id")?, source::sealed(row)?))
+        };
+        found.iter().map(settings).collect()
+    }
+
+    async fn reseal_settings(&self, settings: Vec<ResealedSettings>) -> Result<u64> {
+        self.writer.write(move |connection| Box::pin(reseal_settings(connection, settings))).await
+    }
 }
 
-async fn rewrap(connection: &mut SqliteConnection, keys: Vec<Rewrapped>) -> Result<u64> {
+async fn rewrap(connection: &mut SqliteConnection, keys: Vec<Rewrapped>, change: Change) -> Result<u64> {
     let sql = "UPDATE tenant_keys SET key_id = ?, wrapped = ? \
                WHERE tenant_no = ? AND version = ? AND key_id = ? AND wrapped = ?";
     let mut replaced = 0;
-    for key in keys {
+    for key in &keys {
         let done = sqlx::query(sql)
             .bind(key.to.key_id.as_str())
             .bind(key.to.bytes.as_slice())
@@ -175,6 +204,10 @@ async fn rewrap(connection: &mut SqliteConnection, keys: Vec<Rewrapped>) -> Resu
             .map_err(statement)?;
         replaced += done.rows_affected();
     }
+    if let Some(key) = keys.first().filter(|_| replaced > 0) {
+        let name = format!("keyring/{}", key.to.key_id);
+        append_in(connection, NewAuditEntry::deed(&change, "RewrapDataKeys", name, None)).await?;
+    }
     Ok(replaced)
 }
 
@@ -186,6 +219,23 @@ async fn reseal(connection: &mut SqliteConnection, secrets: Vec<Resealed>) -> Re
             .bind(secret.to.0)
             .bind(secret.no.0)
             .bind(secret.from.0)
+            .execute(&mut *connection)
+            .await
+            .map_err(statement)?;
+        replaced += done.rows_affected();
+    }
+    Ok(replaced)
+}
+
+async fn reseal_settings(connection: &mut SqliteConnection, settings: Vec<ResealedSettings>) -> Result<u64> {
+    let sql = "UPDATE sources SET sealed_settings = ? \
+               WHERE source_no = ? AND sealed_settings = ? AND deleted_at IS NULL";
+    let mut replaced = 0;
+    for of in settings {
+        let done = sqlx::query(sql)
+            .bind(of.to.to_text())
+            .bind(of.source.0)
+            .bind(of.from.to_text())
             .execute(&mut *connection)
             .await
             .map_err(statement)?;
@@ -216,7 +266,8 @@ async fn add(
 
 /// The keys first: whatever happens after is undone together with their end.
 async fn erase(connection: &mut SqliteConnection, id: TenantId, change: Change) -> Result<()> {
-    let find = "SELECT tenant_no FROM tenants WHERE tenant_id = ?1 AND erased_at IS NULL AND (deleted_at IS NULL \
+    let find = "SELECT tenant_no, deleted_at IS NULL AS is_living FROM tenants \
+                WHERE tenant_id = ?1 AND erased_at IS NULL AND (deleted_at IS NULL \
                 OR NOT EXISTS (SELECT 1 FROM tenants WHERE tenant_id = ?1 AND deleted_at IS NULL))";
     let found = sqlx::query(find).bind(id.as_str()).fetch_all(&mut *connection).await.map_err(statement)?;
     if found.is_empty() {
@@ -224,6 +275,9 @@ async fn erase(connection: &mut SqliteConnection, id: TenantId, change: Change) 
     }
     for row in &found {
         let no: i64 = get(row, "tenant_no")?;
+        if get(row, "is_living")? {
+            freed::insert(connection, &Name::Tenant(id.clone()), change.at).await?;
+        }
         for sql in [
             // What is overwritten is not left behind in a free page.
             "UPDATE tenant_keys SET wrapped = zeroblob(length(wrapped)) WHERE tenant_no = ?",
@@ -231,7 +285,7 @@ async fn erase(connection: &mut SqliteConnection, id: TenantId, change: Change) 
             "DELETE FROM secrets WHERE source_no IN (SELECT source_no FROM sources WHERE tenant_no = ?)",
             "DELETE FROM rejections WHERE source_no IN (SELECT source_no FROM sources WHERE tenant_no = ?)",
             concat!(
-                "UPDATE sources SET deleted_at = ",
+                "UPDATE sources SET sealed_settings = '{}', deleted_at = ",
                 database_now!(),
                 " WHERE tenant_no = ? AND deleted_at IS NULL"
             ),

@@ -1,13 +1,15 @@
 //! Sources.
 
-use portero_store::{Change, NewAuditEntry, NewSource, Page, Result, Revision, Source, SourceUpdate};
+use portero_store::{
+    Change, NewAuditEntry, NewSource, Page, Result, Revision, SealedSettings, Source, SourceUpdate,
+};
 use portero_types::{IngestKey, SourceId, SourceNo, TenantId, TenantNo, Timestamp};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
 
 use super::{database_now, insert_error, one_more, page, tenant};
 use crate::audit::append_in;
-use crate::error::{not_found, statement};
+use crate::error::{corrupt, not_found, statement};
 use crate::log::json;
 use crate::row::{bytes, from_json, get, parse, timestamp};
 
@@ -54,8 +56,8 @@ pub(super) async fn create(
     new.check()?;
     let tenant_no = tenant::find(connection, &new.tenant).await?;
     let sql = "INSERT INTO sources (tenant_no, source_id, provider, preset, recipe, ingest_key, public_urls, settings, \
-               secret_expected_until, created_at, limit_events, limit_burst, limit_bytes) \
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING source_no";
+               secret_expected_until, created_at, limit_events, limit_burst, limit_bytes, sealed_settings) \
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING source_no";
     let [events, burst, bytes] = new.limits.columns();
     let row = sqlx::query(sql)
         .bind(tenant_no.0)
@@ -71,6 +73,7 @@ pub(super) async fn create(
         .bind(events)
         .bind(burst)
         .bind(bytes)
+        .bind(new.sealed_settings.to_text())
         .fetch_one(&mut *connection)
         .await
         .map_err(insert_error)?;
@@ -85,6 +88,7 @@ pub(super) async fn create(
         ingest_key: new.ingest_key,
         public_urls: new.public_urls,
         settings: new.settings,
+        sealed_settings: new.sealed_settings,
         secret_expected_until: new.secret_expected_until,
         limits: new.limits,
         created_at: new.created_at,
@@ -106,7 +110,9 @@ pub(super) async fn update(
                secret_expected_until = CASE WHEN ? THEN ? ELSE secret_expected_until END, \
                limit_events = CASE WHEN ? THEN ? ELSE limit_events END, \
                limit_burst = CASE WHEN ? THEN ? ELSE limit_burst END, \
-               limit_bytes = CASE WHEN ? THEN ? ELSE limit_bytes END WHERE source_no = ?";
+               limit_bytes = CASE WHEN ? THEN ? ELSE limit_bytes END, \
+               sealed_settings = coalesce(?, sealed_settings) WHERE source_no = ?";
+    let sealed = update.sealed_after(&before)?;
     let (limited, [events, burst, bytes]) =
         (update.limits.is_some(), update.limits.unwrap_or_default().columns());
     sqlx::query(sql)
@@ -122,6 +128,7 @@ pub(super) async fn update(
         .bind(burst)
         .bind(limited)
         .bind(bytes)
+        .bind(sealed.as_ref().map(SealedSettings::to_text))
         .bind(no.0)
         .execute(&mut *connection)
         .await
@@ -209,9 +216,18 @@ pub(super) async fn delete(
     for sql in ["DELETE FROM secrets WHERE source_no = ?", "DELETE FROM rejections WHERE source_no = ?"] {
         sqlx::query(sql).bind(no.0).execute(&mut *connection).await.map_err(statement)?;
     }
-    let sql = concat!("UPDATE sources SET deleted_at = ", database_now!(), " WHERE source_no = ?");
+    let sql = concat!(
+        "UPDATE sources SET sealed_settings = '{}', deleted_at = ",
+        database_now!(),
+        " WHERE source_no = ?"
+    );
     sqlx::query(sql).bind(no.0).execute(&mut *connection).await.map_err(statement)?;
     append_in(connection, NewAuditEntry::source(&change, "DeleteSource", Some(&before), None)).await
+}
+
+/// The secret settings of a source.
+pub(super) fn sealed(row: &SqliteRow) -> Result<SealedSettings> {
+    SealedSettings::from_text(get(row, "sealed_settings")?).ok_or_else(|| corrupt("sealed_settings"))
 }
 
 fn source(row: &SqliteRow) -> Result<Source> {
@@ -226,6 +242,7 @@ fn source(row: &SqliteRow) -> Result<Source> {
         ingest_key: IngestKey::from_bytes(bytes(row, "ingest_key")?),
         public_urls: from_json(row, "public_urls")?,
         settings: from_json(row, "settings")?,
+        sealed_settings: sealed(row)?,
         secret_expected_until: get::<Option<i64>>(row, "secret_expected_until")?.map(Timestamp::from_micros),
         limits: tenant::limits(row)?,
         created_at: timestamp(row, "created_at")?,

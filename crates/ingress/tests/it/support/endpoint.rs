@@ -9,6 +9,7 @@ use portero_keyring::secret_aad;
 use portero_recipe::Recipe;
 use portero_store::{
     Actor, Change, ConfigStore as _, Limits, NewSecret, NewSource, NewTenant, SchemaStore as _, Sealed,
+    SealedSettings,
 };
 use portero_store_sqlite::SqliteStore;
 use portero_types::{IngestKey, ProviderName, SecretId, SourceId, TenantId, Timestamp};
@@ -101,6 +102,7 @@ impl Endpoint {
             ingest_key: self.key(),
             public_urls: self.urls.clone(),
             settings: self.settings.clone(),
+            sealed_settings: SealedSettings::default(),
             secret_expected_until: self.waits.then(|| NOW.plus(Duration::from_secs(60))),
             limits: Limits::default(),
             created_at: NOW,

@@ -15,6 +15,7 @@ use crate::commands::connection::AdminApi;
 use crate::commands::exit::Failure;
 use crate::commands::present;
 use crate::commands::recipe_file;
+use crate::commands::settings;
 use crate::print;
 
 /// Sources on a page: each may carry a recipe of 64 KiB, and a page must stay below 4 MiB.
@@ -31,7 +32,7 @@ pub(crate) async fn run(command: SourceCommand) -> anyhow::Result<()> {
                 verification,
                 provider,
                 public_urls,
-                settings: settings.into_iter().collect(),
+                settings: settings::read(&settings)?.into_iter().collect(),
                 secret_window: secret_window.map(present::duration),
                 limits: limits::wanted(&limits),
                 ..v1::Source::default()

@@ -24,7 +24,10 @@ const ROUNDS_MAX: u32 = 5;
 struct Done {
     tenants: u64,
     secrets: u64,
-    /// Tenants and secrets that stay as they are, because what is stored of them cannot be opened.
+    /// Sources of which secret settings were sealed again.
+    settings: u64,
+    /// Tenants, secrets and settings that stay as they are, because what is stored of them cannot be opened, or because a tenant has as
+    /// many keys as it can have.
     failed: u64,
 }
 
@@ -59,13 +62,13 @@ pub(super) async fn run(
     match output {
         Output::Json => print::json(&done)?,
         Output::Text => print::line(&format!(
-            "{} tenants have a new data key; {} secrets were sealed again",
-            done.tenants, done.secrets
+            "{} tenants have a new data key; {} secrets and the secret settings of {} sources were sealed again",
+            done.tenants, done.secrets, done.settings
         ))?,
     }
     anyhow::ensure!(
         done.failed == 0,
-        "{} data keys and secrets could not be opened and stay as they are; all others are done",
+        "{} data keys, secrets and secret settings stay as they are, for the reasons above; all others are done",
         done.failed
     );
     Ok(())
@@ -95,6 +98,11 @@ impl Site {
                 Ok(()) => done.tenants += 1,
                 // Another run was faster, or the tenant is gone.
                 Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {}
+                // What one tenant cannot have keeps nobody else from a new key.
+                Err(error) if error.kind() == ErrorKind::FailedPrecondition => {
+                    print::note(&format!("tenants/{tenant} keeps its data key: {error}"));
+                    done.failed += 1;
+                }
                 Err(error) => {
                     return Err(error).with_context(|| format!("tenants/{tenant} keeps its data key"));
                 }
@@ -118,15 +126,17 @@ impl Site {
                 // It was named above.
                 continue;
             };
-            let mut failed = 0;
+            let (mut failed, mut unopened) = (0, 0);
             for _ in 0..ROUNDS_MAX {
-                let count = self.reseal_of(row, &keys, &mut failed).await?;
-                done.secrets += count;
-                if count == 0 {
+                let secrets = self.reseal_of(row, &keys, &mut failed).await?;
+                let settings = self.reseal_settings_of(row, &keys, &mut unopened).await?;
+                done.secrets += secrets;
+                done.settings += settings;
+                if secrets + settings == 0 {
                     break;
                 }
             }
-            done.failed += failed;
+            done.failed += failed + unopened;
         }
         Ok(found.last().map(|row| row.tenant_no))
     }

@@ -48,6 +48,7 @@ pub(super) struct Facts {
 pub(super) struct SettingFacts {
     pub(super) name: String,
     pub(super) required: bool,
+    pub(super) secret: bool,
     pub(super) about: String,
 }
 
@@ -65,6 +66,7 @@ impl Facts {
         let settings = recipe.settings().iter().map(|(name, setting)| SettingFacts {
             name: name.clone(),
             required: setting.required,
+            secret: setting.secret,
             about: setting.about.clone(),
         });
         Self {

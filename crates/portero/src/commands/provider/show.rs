@@ -88,7 +88,8 @@ fn scope(scope: &str) -> &str {
 
 fn setting(setting: &SettingFacts) -> String {
     let required = if setting.required { "required" } else { "optional" };
-    format!("{} ({required}): {}", setting.name, setting.about)
+    let kept = if setting.secret { ", kept as a secret: --setting-file name=file" } else { "" };
+    format!("{} ({required}{kept}): {}", setting.name, setting.about)
 }
 
 fn numbered(text: &mut String, head: &str, lines: &[String]) {

@@ -7,7 +7,7 @@ use url::Url;
 use super::target::Target;
 use crate::cli::SendArgs;
 use crate::commands::exit::Failure;
-use crate::commands::input;
+use crate::commands::{input, settings};
 use crate::entropy;
 
 /// Largest body, bytes: more than gateways take, so that their refusal can be seen.
@@ -42,7 +42,7 @@ pub(super) fn sign(args: &SendArgs, target: &Target, now: Timestamp) -> Result<R
         Some(path) => input::bytes(path, BODY_BYTES_MAX, "the body")?,
         None => sample,
     };
-    let settings = args.settings.iter().cloned().collect();
+    let settings = settings::read(&args.settings)?;
     target.recipe.check_settings(&settings).map_err(|error| Failure::usage(error.to_string()))?;
     let headers: Vec<(&str, &str)> =
         headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -72,7 +72,7 @@ fn unsigned(recipe: &Recipe, error: &SignError) -> Failure {
     let hint = if *error == SignError::CannotSign {
         format!("; save a request that {} has sent, and see `portero verify`", recipe.info().title)
     } else if matches!(error, SignError::Missing(_)) && !missing.is_empty() {
-        format!("; settings are given by --setting: {}", missing.join(", "))
+        format!("; settings are given by --setting or --setting-file: {}", missing.join(", "))
     } else {
         String::new()
     };
@@ -173,9 +173,9 @@ mod tests {
     fn full_args(target: &Target, line: &str) -> (SendArgs, BTreeMap<String, String>) {
         let mut args = args(&format!("portero send {} {line}", target.preset));
         for name in target.recipe.missing_settings(&BTreeMap::new()) {
-            args.settings.push((name.to_owned(), "abc".to_owned()));
+            args.settings.plain.push((name.to_owned(), "abc".to_owned()));
         }
-        let settings = args.settings.iter().cloned().collect();
+        let settings = args.settings.plain.iter().cloned().collect();
         (args, settings)
     }
 

@@ -44,7 +44,7 @@ pub(super) fn resolve(args: &SendArgs) -> anyhow::Result<Target> {
         (None, None) => String::new(),
     };
     let secret = match (&args.secret_file, dev_source) {
-        (Some(file), _) => input::secret(file)?,
+        (Some(file), _) => input::secret(file, "the secret")?,
         (None, Some(source)) => Redacted::new(source.secret.clone()),
         (None, None) => Redacted::new(String::new()),
     };

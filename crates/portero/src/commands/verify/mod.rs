@@ -2,7 +2,6 @@
 
 mod secrets;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portero_recipe::{Recipe, Request, Verdict, explain};
@@ -11,7 +10,7 @@ use portero_types::Clock as _;
 use super::exit::Failure;
 use super::explanation::View;
 use super::request_file::RequestFile;
-use super::{input, recipe_file};
+use super::{input, recipe_file, settings};
 use crate::cli::VerifyArgs;
 use crate::clock::SystemClock;
 use crate::print;
@@ -31,7 +30,7 @@ pub(crate) async fn run(args: VerifyArgs) -> anyhow::Result<()> {
 /// The explanation, and what is odd about what was given.
 fn judge(args: &VerifyArgs) -> Result<(View, Vec<String>), Failure> {
     let recipe = recipe(args)?;
-    let settings: BTreeMap<String, String> = args.settings.iter().cloned().collect();
+    let settings = settings::read(&args.settings)?;
     recipe.check_settings(&settings).map_err(|error| Failure::usage(error.to_string()))?;
     let RequestFile { method, query, headers, body, url, mut doubts } = RequestFile::read(&args.request)?;
     let now = args.at.unwrap_or_else(|| SystemClock::default().now());

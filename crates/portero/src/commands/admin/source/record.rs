@@ -22,6 +22,8 @@ pub(super) struct Source {
     recipe_json: Option<String>,
     public_urls: Vec<String>,
     settings: BTreeMap<String, String>,
+    /// The names of those that are set and never shown.
+    secret_settings: Vec<String>,
     ingest_path: String,
     secret_expected_until: Option<String>,
     limits: Limits,
@@ -45,6 +47,7 @@ impl From<v1::Source> for Source {
             recipe_json,
             public_urls: source.public_urls,
             settings: source.settings.into_iter().collect(),
+            secret_settings: source.secret_settings,
             ingest_path: source.ingest_path,
             secret_expected_until: present::time(source.secret_expected_until.as_ref()),
             limits: source.limits.into(),
@@ -99,6 +102,7 @@ impl Record for Source {
         ];
         details.extend(self.public_urls.iter().map(|url| ("public URL", url.clone())));
         details.extend(self.settings.iter().map(|(name, value)| ("setting", format!("{name}={value}"))));
+        details.extend(self.secret_settings.iter().map(|name| ("setting", format!("{name} (secret)"))));
         details.extend(
             self.secret_expected_until.iter().map(|until| ("secret by handshake until", until.clone())),
         );
@@ -124,7 +128,7 @@ mod tests {
         let json = serde_json::to_value(&source).expect("serialises");
         let wanted = serde_json::json!({
             "name": "tenants/acme/sources/pay", "tenant": "acme", "source": "pay", "provider": "stripe",
-            "preset": "stripe", "recipe_json": null, "public_urls": [], "settings": {}, "ingest_path": "/in/0123",
+            "preset": "stripe", "recipe_json": null, "public_urls": [], "settings": {}, "secret_settings": [], "ingest_path": "/in/0123",
             "secret_expected_until": null, "create_time": null, "warnings": [],
             "limits": { "events_per_second": null, "burst": null, "bytes_per_second": null },
         });
@@ -137,10 +141,12 @@ mod tests {
         let source = Source::from(v1::Source {
             public_urls: vec!["https://a.example/1".to_owned(), "https://b.example/1".to_owned()],
             settings: [("topic".to_owned(), "t1".to_owned())].into(),
+            secret_settings: vec!["word".to_owned()],
             ..v1::Source::default()
         });
         let details = source.details();
         assert_eq!(details.iter().filter(|(name, _)| *name == "public URL").count(), 2);
         assert!(details.contains(&("setting", "topic=t1".to_owned())));
+        assert!(details.contains(&("setting", "word (secret)".to_owned())));
     }
 }

@@ -3,11 +3,11 @@
 use portero_client::v1;
 use portero_client::v1::source::Verification;
 
-use crate::cli::{GivenLimits, GivenToSource};
+use crate::cli::{GivenLimits, GivenSettings, GivenToSource};
 use crate::commands::admin::limits;
 use crate::commands::connection::AdminApi;
 use crate::commands::exit::Failure;
-use crate::commands::present;
+use crate::commands::{present, settings};
 
 /// A change to a source.
 pub(super) struct Change {
@@ -60,7 +60,8 @@ impl Change {
     }
 
     fn changes_settings(&self) -> bool {
-        !self.given.settings.is_empty() || !self.unset.is_empty()
+        let GivenSettings { plain, files } = &self.given.settings;
+        !plain.is_empty() || !files.is_empty() || !self.unset.is_empty()
     }
 
     /// The fields that change.
@@ -77,19 +78,23 @@ impl Change {
     }
 
     fn request(self, name: &str, known: v1::Source) -> Result<v1::UpdateSourceRequest, Failure> {
-        let paths = self.paths();
-        let mut settings = known.settings;
+        let mut paths = self.paths();
+        let (mut settings, mut secret_settings) = (known.settings, known.secret_settings);
         for name in &self.unset {
-            if settings.remove(name).is_none() {
+            if let Some(at) = secret_settings.iter().position(|known| known == name) {
+                secret_settings.remove(at);
+                paths.push("secret_settings".to_owned());
+            } else if settings.remove(name).is_none() {
                 return Err(Failure::usage(format!("the source has no setting {name:?}")));
             }
         }
-        settings.extend(self.given.settings);
+        settings.extend(settings::read(&self.given.settings)?);
         let source = v1::Source {
             name: name.to_owned(),
             verification: self.verification,
             public_urls: self.given.public_urls,
             settings,
+            secret_settings,
             secret_window: self.given.secret_window.map(present::duration),
             limits: match self.limits {
                 LimitsChange::Set(given) => Some(limits::merged(&given, known.limits)),
@@ -109,7 +114,8 @@ mod tests {
     use super::*;
 
     fn nothing() -> Change {
-        let given = GivenToSource { public_urls: Vec::new(), settings: Vec::new(), secret_window: None };
+        let settings = GivenSettings::default();
+        let given = GivenToSource { public_urls: Vec::new(), settings, secret_window: None };
         Change {
             verification: None,
             given,
@@ -152,12 +158,26 @@ mod tests {
     #[test]
     fn settings_are_added_and_taken_away_one_by_one() {
         let mut change = Change { unset: vec!["a".to_owned()], ..nothing() };
-        change.given.settings = vec![("c".to_owned(), "3".to_owned()), ("b".to_owned(), "4".to_owned())];
+        change.given.settings.plain =
+            vec![("c".to_owned(), "3".to_owned()), ("b".to_owned(), "4".to_owned())];
         let request = change.request("tenants/a/sources/b", known()).expect("a request");
         let settings = request.source.expect("a source").settings;
         let wanted = [("b".to_owned(), "4".to_owned()), ("c".to_owned(), "3".to_owned())].into();
         assert_eq!(settings, wanted);
         let change = Change { unset: vec!["nobody".to_owned()], ..nothing() };
         assert!(change.request("tenants/a/sources/b", known()).is_err());
+    }
+
+    #[test]
+    fn secret_settings_stay_until_they_are_taken_away_by_name() {
+        let known = || v1::Source { secret_settings: vec!["word".to_owned(), "x".to_owned()], ..known() };
+        let mut change = nothing();
+        change.given.settings.plain = vec![("c".to_owned(), "3".to_owned())];
+        let request = change.request("tenants/a/sources/b", known()).expect("a request");
+        assert_eq!(request.update_mask.expect("a mask").paths, ["settings"]);
+        let change = Change { unset: vec!["word".to_owned()], ..nothing() };
+        let request = change.request("tenants/a/sources/b", known()).expect("a request");
+        assert_eq!(request.update_mask.expect("a mask").paths, ["settings", "secret_settings"]);
+        assert_eq!(request.source.expect("a source").secret_settings, ["x"]);
     }
 }
