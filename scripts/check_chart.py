@@ -37,6 +37,16 @@ REFUSED = [
     ([f"auth.kubernetes.subjects[0].{part}" for part in ("subject=ada", "role=viewer")], "is no service account"),
     ([f"auth.kubernetes.subjects[0].{part}" for part in ("subject=system:serviceaccount:a:b", "role=admin")], "role"),
     (["tls.edge.clientCa.existingSecret=a"], "tls.edge.clientCa"),
+    (["tls.grpc.clientCrl.existingSecret=a"], "tls.grpc.clientCrl"),
+    (
+        [
+            "tls.grpc.existingSecret=a",
+            "tls.grpc.clientCa.existingSecret=a",
+            "tls.grpc.clientCrl.existingSecret=a",
+            "tls.grpc.clientCrl.configMap=a",
+        ],
+        "tls.grpc.clientCrl",
+    ),
     (["tls.grpc.colour=red"], "colour"),
     (["trustedProxies.networks[0]=ingress.example"], "networks"),
     (["trustedProxies.header=x-real-ip"], "header"),

@@ -2,6 +2,7 @@
 
 mod behind;
 mod changing;
+mod distrusted;
 mod judged;
 
 use std::path::Path;
@@ -35,6 +36,11 @@ fn http(authorities: &[&Authority]) -> reqwest::ClientBuilder {
     let pem =
         authorities.iter().map(|authority| Certificate::from_pem(authority.pem().as_bytes()).expect("PEM"));
     reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30)).tls_certs_only(pem)
+}
+
+/// A client's own certificate.
+fn identity(issued: &Issued) -> Identity {
+    Identity::from_pem(format!("{}{}", issued.certificate, issued.key).as_bytes()).expect("PEM")
 }
 
 /// The provider, by TLS.
@@ -142,9 +148,6 @@ async fn a_client_without_a_certificate_of_the_authority_is_refused_where_one_is
     let own = known.write(&site, "known");
     let tls = Tls { client_certificate: Some(own.clone()), ..authority.trusted(&site) };
     let consumer = consumer(&gateway, &tls).await;
-    let identity = |issued: &Issued| {
-        Identity::from_pem(format!("{}{}", issued.certificate, issued.key).as_bytes()).expect("PEM")
-    };
     let allowed = provider(&setup, &gateway, http(&[&authority]).identity(identity(&known)));
     assert_eq!(allowed.send(&stripe_event("evt_1", "entity", 0)).await.status, 200);
     consumer.has_acked(1, PATIENCE).await;

@@ -5,7 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use portero_client::{ClientCertificate, Tls};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DistinguishedName,
+    DnType, IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 
 use super::{Gateway, Site, canaries};
 
@@ -52,8 +55,35 @@ impl Authority {
     /// One that ended in 2020.
     pub(crate) fn issue_expired(&self, names: &[&str]) -> Issued {
         let mut params = params(names, "gateway");
-        params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2020, 1, 1);
         self.sign(&params)
+    }
+
+    /// One with this serial number.
+    pub(crate) fn issue_numbered(&self, names: &[&str], number: u64) -> Issued {
+        let mut params = params(names, "client");
+        params.serial_number = Some(SerialNumber::from(number));
+        self.sign(&params)
+    }
+
+    /// The list of the serial numbers that it has revoked, from 2020 until a year.
+    pub(crate) fn revoked(&self, numbers: &[u64], until_year: i32) -> String {
+        let since = date_time_ymd(2020, 1, 1);
+        let revoked = numbers.iter().map(|number| RevokedCertParams {
+            serial_number: SerialNumber::from(*number),
+            revocation_time: since,
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: since,
+            next_update: date_time_ymd(until_year, 1, 1),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer).expect("signed").pem().expect("PEM")
     }
 
     fn sign(&self, params: &CertificateParams) -> Issued {
@@ -81,17 +111,21 @@ impl Authority {
 impl Issued {
     /// Writes both to files of the site: `name.crt` and `name.key`. Each is there as a whole or not at all.
     pub(crate) fn write(&self, site: &Site, name: &str) -> ClientCertificate {
-        let put = |file: String, content: &str| {
-            let (path, beside) = (PathBuf::from(site.path(&file)), site.path(&format!("{file}.new")));
-            fs::write(&beside, content).expect("written");
-            fs::set_permissions(&beside, fs::Permissions::from_mode(0o600)).expect("its owner may");
-            fs::rename(beside, &path).expect("renamed");
-            path
-        };
         ClientCertificate {
-            cert_file: put(format!("{name}.crt"), &self.certificate),
-            key_file: put(format!("{name}.key"), &self.key),
+            cert_file: site.replace(&format!("{name}.crt"), &self.certificate),
+            key_file: site.replace(&format!("{name}.key"), &self.key),
         }
+    }
+}
+
+impl Site {
+    /// Writes a file: it is there as a whole or not at all.
+    pub(crate) fn replace(&self, file: &str, content: &str) -> PathBuf {
+        let (path, beside) = (PathBuf::from(self.path(file)), self.path(&format!("{file}.new")));
+        fs::write(&beside, content).expect("written");
+        fs::set_permissions(&beside, fs::Permissions::from_mode(0o600)).expect("its owner may");
+        fs::rename(beside, &path).expect("renamed");
+        path
     }
 }
 
@@ -109,7 +143,17 @@ impl Gateway {
     /// Every client must show a certificate of this authority.
     pub(crate) fn with_clients_of(self, authority: &Authority) -> Self {
         let file = authority.file(&self.site).display().to_string();
-        self.set("EDGE__TLS__CLIENT_CA_FILE", file.as_str()).set("GRPC__TLS__CLIENT_CA_FILE", file)
+        self.with_clients_in(&file)
+    }
+
+    /// Every client must show a certificate of an authority in this file.
+    pub(crate) fn with_clients_in(self, file: &str) -> Self {
+        self.set("EDGE__TLS__CLIENT_CA_FILE", file).set("GRPC__TLS__CLIENT_CA_FILE", file)
+    }
+
+    /// The revocation lists in this file count.
+    pub(crate) fn with_revoked_in(self, file: &str) -> Self {
+        self.set("EDGE__TLS__CLIENT_CRL_FILE", file).set("GRPC__TLS__CLIENT_CRL_FILE", file)
     }
 
     /// Where webhooks go by TLS.

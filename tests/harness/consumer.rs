@@ -155,6 +155,11 @@ impl Consumer {
         self.books().connections
     }
 
+    /// Why its streams ended, or could not be opened.
+    pub(crate) fn disconnections(&self) -> Vec<String> {
+        self.books().disconnections.clone()
+    }
+
     /// Waits until a stream is open.
     pub(crate) async fn is_connected(&self) {
         eventually("the consumer connects", Duration::from_secs(20), async || {

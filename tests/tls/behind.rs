@@ -136,3 +136,25 @@ async fn a_database_with_a_strangers_certificate_is_never_logged_in_to_and_the_l
     assert!(!refused.status.success() && said.contains("database.ca_file"), "{said}");
     assert!(said.contains("holds no certificates in PEM"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_says_at_its_start_which_servers_it_reaches_without_knowing_who_answers() {
+    let site = Site::new(Kind::Sqlite);
+    // Nobody answers there: TEST-NET-1 (RFC 5737).
+    let gateway = Gateway::new(&site)
+        .set("DATABASE__URL", "postgres://portero:hunter2@192.0.2.1/portero?sslmode=require")
+        .set("REDIS__URL", "redis://:hunter2@192.0.2.2:6379");
+    let log = PathBuf::from(site.path("serve.log"));
+    let file = std::fs::File::create(&log).expect("a file");
+    let mut command = gateway.command();
+    command.arg("serve").stdin(Stdio::null()).stdout(file.try_clone().expect("a handle")).stderr(file);
+    let serving = Process::spawn(&mut command);
+    let said = eventually("it warns of both", Duration::from_secs(30), async || {
+        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        (said.contains("sslmode=verify-full") && said.contains("rediss://")).then_some(said)
+    })
+    .await;
+    drop(serving);
+    assert_eq!(said.matches("is on another machine").count(), 2, "{said}");
+    assert!(said.contains("192.0.2.1") && said.contains("192.0.2.2") && !said.contains("hunter2"), "{said}");
+}

@@ -5,6 +5,7 @@
 
 mod admin;
 mod authenticate;
+mod connection;
 mod entrance;
 mod error;
 mod idempotency;

@@ -3,26 +3,27 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use portero_tls::{Refused, ServerTls, TlsStream, turn_away};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use portero_tls::{Refused, ServerTls, turn_away};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::transport::server::{Connected, TcpConnectInfo, TcpIncoming};
+use tonic::service::Routes;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
 
+use crate::connection::Connection;
 use crate::metrics::{self, OpenConnection};
 
 /// Open connections, unless it is said otherwise.
@@ -55,8 +56,32 @@ impl Listener {
         Self { tcp, tls, connections_max }
     }
 
+    /// Serves its connections until `shutdown`; then takes no more and lets those that are open finish their calls.
+    pub(crate) async fn serve(
+        self,
+        server: Server,
+        routes: Routes,
+        (keepalive_every, keepalive_timeout): (Duration, Duration),
+        shutdown: CancellationToken,
+    ) {
+        let mut connections = self.connections(keepalive_every, keepalive_timeout);
+        let mut serving = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                Some(_) = serving.join_next() => {}
+                Some(connection) = connections.waiting.recv() => {
+                    serving.spawn(connection.serve(server.clone(), routes.clone(), shutdown.clone()));
+                }
+            }
+        }
+        drop(connections);
+        while serving.join_next().await.is_some() {}
+    }
+
     /// Its connections, ready to be served.
-    pub(crate) fn connections(self, keepalive_every: Duration, keepalive_timeout: Duration) -> Connections {
+    fn connections(self, keepalive_every: Duration, keepalive_timeout: Duration) -> Connections {
         // Set on the listener: the builder's own settings for connections do not reach one that it did not open.
         let incoming = TcpIncoming::from(self.tcp)
             .with_nodelay(Some(true))
@@ -75,17 +100,9 @@ impl From<TcpListener> for Listener {
 }
 
 /// Connections as they become ready. Dropping it stops accepting and ends handshakes under way.
-pub(crate) struct Connections {
+struct Connections {
     waiting: mpsc::Receiver<Connection>,
     _accepting: AbortOnDropHandle<()>,
-}
-
-impl Stream for Connections {
-    type Item = io::Result<Connection>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.waiting.poll_recv(cx).map(|connection| connection.map(Ok))
-    }
 }
 
 async fn accept(
@@ -112,7 +129,7 @@ async fn accept(
         let open = OpenConnection::count(slot);
         match tls.clone() {
             None => {
-                if ready.send(Connection { io: Io::Plain(stream), _open: open }).await.is_err() {
+                if ready.send(Connection::plain(stream, open)).await.is_err() {
                     return;
                 }
             }
@@ -120,10 +137,9 @@ async fn accept(
                 let ready = ready.clone();
                 handshakes.spawn(async move {
                     match tls.accept(stream, Instant::now() + HANDSHAKE_TIMEOUT).await {
-                        Ok(stream) => {
-                            let io = Io::Tls(Box::new(stream));
+                        Ok(secured) => {
                             // Nobody waits for it any more when the server stops.
-                            let _ = ready.send(Connection { io, _open: open }).await;
+                            let _ = ready.send(Connection::secured(secured, open)).await;
                         }
                         Err(Refused::Plain(stream)) => tell_plain(stream).await,
                         Err(_) => {}
@@ -161,82 +177,6 @@ async fn tell_plain(stream: TcpStream) {
     let _ = timeout(FAREWELL, connection).await;
 }
 
-/// A connection, counted while it lives.
-pub(crate) struct Connection {
-    io: Io,
-    _open: OpenConnection,
-}
-
-enum Io {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
-
-    fn connect_info(&self) -> TcpConnectInfo {
-        match &self.io {
-            Io::Plain(stream) => stream.connect_info(),
-            Io::Tls(stream) => stream.get_ref().0.connect_info(),
-        }
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().io {
-            Io::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Io::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().io {
-            Io::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Io::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().io {
-            Io::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Io::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().io {
-            Io::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Io::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().io {
-            Io::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-            Io::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match &self.io {
-            Io::Plain(stream) => stream.is_write_vectored(),
-            Io::Tls(stream) => stream.is_write_vectored(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,19 +191,17 @@ mod tests {
 
     #[tokio::test]
     async fn connections_above_the_bound_are_closed_and_others_go_on() {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        use tokio::io::AsyncReadExt as _;
         let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = tcp.local_addr().expect("bound");
         let every = Duration::from_secs(10);
         let mut connections = Listener::new(tcp, None, 1).connections(every, every);
-        let mut first = TcpStream::connect(address).await.expect("connected");
-        let mut served = connections.next().await.expect("one").expect("served");
+        let _first = TcpStream::connect(address).await.expect("connected");
+        let served = connections.waiting.recv().await.expect("served");
         let mut second = TcpStream::connect(address).await.expect("connected");
         assert_eq!(second.read(&mut [0; 1]).await.expect("closed"), 0);
-        served.write_all(b"x").await.expect("written");
-        first.read_exact(&mut [0; 1]).await.expect("read");
         drop(served);
         let _third = TcpStream::connect(address).await.expect("connected");
-        connections.next().await.expect("there is room again").expect("served");
+        connections.waiting.recv().await.expect("there is room again");
     }
 }

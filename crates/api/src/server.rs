@@ -12,6 +12,7 @@ use portero_proto::v1::subscriber_service_server::SubscriberServiceServer;
 use portero_store::DynStore;
 use portero_types::Clock;
 use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 use tonic::transport::Server;
 
 use crate::Entropy;
@@ -19,6 +20,7 @@ use crate::admin::Admin;
 use crate::authenticate::Gate;
 use crate::entrance::Entrance;
 use crate::listener::Listener;
+use crate::open_door::{Few, MESSAGE_BYTES_MAX};
 use crate::subscriber::Subscriber;
 
 /// HTTP/2 settings. Each is explicit: the libraries' defaults are unlimited, or too small for many small frames. There is no
@@ -76,28 +78,42 @@ impl Api {
         Self { config }
     }
 
-    /// Serves until `shutdown`, then lets calls finish. Streams end when the dispatcher ends them.
-    ///
-    /// # Errors
-    /// When the listener fails for good.
-    pub async fn serve(
-        self,
-        listener: impl Into<Listener>,
-        shutdown: CancellationToken,
-    ) -> Result<(), tonic::transport::Error> {
+    /// Serves until `shutdown`, then lets calls finish. Streams end when the dispatcher ends them. A connection whose client is
+    /// no longer trusted ends within [`portero_tls::LEAVE_WITHIN`], its streams in order.
+    pub async fn serve(self, listener: impl Into<Listener>, shutdown: CancellationToken) {
+        let server = Server::builder()
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .max_concurrent_streams(CONCURRENT_STREAMS_MAX)
+            .http2_max_header_list_size(HEADERS_BYTES_MAX)
+            .http2_keepalive_interval(Some(KEEPALIVE_EVERY))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT));
+        let routes = self.routes().await.prepare();
+        listener.into().serve(server, routes, (KEEPALIVE_EVERY, KEEPALIVE_TIMEOUT), shutdown).await;
+    }
+
+    async fn routes(self) -> Routes {
         let config = self.config;
         let gate = Gate::new(config.verifier, config.directory.clone(), Arc::clone(&config.clock));
         let (health, health_service) = tonic_health::server::health_reporter();
+        let health_service = health_service.max_decoding_message_size(MESSAGE_BYTES_MAX);
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(portero_proto::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
-        let reflection_v1 = reflection.build_v1().expect("the compiled descriptors are well formed");
+        let reflection_v1 = reflection
+            .build_v1()
+            .expect("the compiled descriptors are well formed")
+            .max_decoding_message_size(MESSAGE_BYTES_MAX);
         let reflection_v1alpha = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(portero_proto::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1alpha()
-            .expect("the compiled descriptors are well formed");
-        let subscriber = config.services.subscriber.then(|| {
+            .expect("the compiled descriptors are well formed")
+            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let mut routes = Routes::new(health_service)
+            .add_service(Few::new(reflection_v1))
+            .add_service(Few::new(reflection_v1alpha));
+        if config.services.subscriber {
             let service = Subscriber::new(
                 config.dispatcher,
                 config.directory.clone(),
@@ -107,9 +123,10 @@ impl Api {
             let server = SubscriberServiceServer::new(service)
                 .max_decoding_message_size(DECODE_BYTES_MAX)
                 .max_encoding_message_size(ENCODE_BYTES_MAX);
-            Entrance::new(server, gate.clone())
-        });
-        let admin = config.keyring.filter(|_| config.services.admin).map(|keyring| {
+            routes = routes.add_service(Entrance::new(server, gate.clone()));
+            health.set_serving::<SubscriberServiceServer<Subscriber>>().await;
+        }
+        if let Some(keyring) = config.keyring.filter(|_| config.services.admin) {
             let service = Admin::new(
                 config.store,
                 config.directory,
@@ -121,28 +138,9 @@ impl Api {
             let server = AdminServiceServer::new(service)
                 .max_decoding_message_size(ADMIN_DECODE_BYTES_MAX)
                 .max_encoding_message_size(ENCODE_BYTES_MAX);
-            Entrance::new(server, gate)
-        });
-        if subscriber.is_some() {
-            health.set_serving::<SubscriberServiceServer<Subscriber>>().await;
-        }
-        if admin.is_some() {
+            routes = routes.add_service(Entrance::new(server, gate));
             health.set_serving::<AdminServiceServer<Admin>>().await;
         }
-        let connections = listener.into().connections(KEEPALIVE_EVERY, KEEPALIVE_TIMEOUT);
-        Server::builder()
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .max_concurrent_streams(CONCURRENT_STREAMS_MAX)
-            .http2_max_header_list_size(HEADERS_BYTES_MAX)
-            .http2_keepalive_interval(Some(KEEPALIVE_EVERY))
-            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-            .add_service(health_service)
-            .add_service(reflection_v1)
-            .add_service(reflection_v1alpha)
-            .add_optional_service(subscriber)
-            .add_optional_service(admin)
-            .serve_with_incoming_shutdown(connections, shutdown.cancelled_owned())
-            .await
+        routes
     }
 }

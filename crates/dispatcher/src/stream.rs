@@ -103,6 +103,8 @@ pub enum DrainReason {
     ShuttingDown,
     /// The stream is old: streams are spread anew now and then.
     StreamAge,
+    /// Its connection ends, because the certificate that the consumer showed is no longer trusted.
+    Distrusted,
 }
 
 /// Why a stream ended from this side.
@@ -122,6 +124,8 @@ pub enum EndReason {
     GenerationChanged,
     /// It was asked to reconnect because of its age, and is done or out of time.
     Aged,
+    /// It was asked to leave because its connection's client is no longer trusted, and is done or out of time.
+    Distrusted,
     /// This gateway lost what it knew of the stream.
     Broken,
 }

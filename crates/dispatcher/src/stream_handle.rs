@@ -163,6 +163,12 @@ impl StreamHandle {
         self.tell(Command::Goodbye { stream: self.id }).await;
     }
 
+    /// Asks the consumer to settle and reconnect, because its connection's client is no longer trusted. It gets no more
+    /// deliveries, and the stream ends once nothing of it is open, `within` this time at the latest.
+    pub async fn distrust(&self, within: Duration) {
+        self.tell(Command::Distrust { stream: self.id, within }).await;
+    }
+
     /// How far behind the subscription is.
     pub async fn backlog(&self) -> Backlog {
         let (reply, answer) = oneshot::channel();

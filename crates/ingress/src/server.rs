@@ -12,7 +12,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
-use portero_tls::{Refused, ServerTls, turn_away as turn_away_plain};
+use portero_tls::{Refused, Secured, ServerTls, turn_away as turn_away_plain};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -39,7 +39,8 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// After `shutdown` no connection is taken any more; open ones finish the requests they have begun, within
 /// [`EdgeConfig::close_timeout`], and are then cut. It returns when every request whose body was read is decided, so
 /// nothing that a client was promised depends on tasks that still run. To keep taking connections for a while after a
-/// termination signal, cancel `shutdown` later.
+/// termination signal, cancel `shutdown` later. A connection whose client is no longer trusted (a certificate that ended or
+/// was revoked, another authority) closes in the same way, within [`portero_tls::LEAVE_WITHIN`].
 ///
 /// Not cancel-safe: dropping it cuts every connection.
 pub async fn serve(listener: TcpListener, tls: Option<ServerTls>, edge: Edge, shutdown: CancellationToken) {
@@ -136,14 +137,16 @@ async fn connection(
         () = shutdown.cancelled() => return,
     };
     match handshake {
-        Ok(stream) => {
+        Ok(Secured { stream, trust }) => {
             let agreed = match stream.get_ref().1.alpn_protocol() {
                 Some(b"h2") => Some(Version::Http2),
                 Some(_) => Some(Version::Http1),
                 None => None,
             };
             let (read, write) = tokio::io::split(stream);
-            speak((read, write), peer, agreed, edge, shutdown, streams).await;
+            let leave = shutdown.child_token();
+            let speaking = speak((read, write), peer, agreed, edge, leave.clone(), streams);
+            trust.watch(&leave, speaking).await;
         }
         Err(Refused::Plain(stream)) => {
             crate::metrics::request("tls_required");

@@ -67,6 +67,17 @@ impl PostgresConfig {
         }
     }
 
+    /// The host that connections go to when nothing about it is verified: its certificate is not looked at, or TLS is not a
+    /// must. `None` for a socket of this machine, for verified TLS (`verify-full`, and `verify-ca`, which leaves the name
+    /// open), and for a URL that cannot be read.
+    #[must_use]
+    pub fn unverified_host(&self) -> Option<String> {
+        let options = self.connect_options().ok()?;
+        let is_verified = matches!(options.get_ssl_mode(), PgSslMode::VerifyCa | PgSslMode::VerifyFull);
+        let is_socket = options.get_socket().is_some() || options.get_host().starts_with('/');
+        (!is_verified && !is_socket).then(|| options.get_host().to_owned())
+    }
+
     /// What the driver needs.
     pub(crate) fn connect_options(&self) -> Result<PgConnectOptions> {
         // The driver's error may quote the URL, so it is dropped.
@@ -142,6 +153,27 @@ mod tests {
         };
         let options = config.connect_options().expect("understood");
         assert!(matches!(options.get_ssl_mode(), PgSslMode::VerifyFull));
+    }
+
+    #[test]
+    fn only_verified_tls_and_sockets_are_taken_for_verified() {
+        let host = |url: &str| PostgresConfig::new(url).unverified_host();
+        for mode in ["", "?sslmode=disable", "?sslmode=prefer", "?sslmode=require"] {
+            assert_eq!(
+                host(&format!("postgres://p:hunter2@db.example/d{mode}")).as_deref(),
+                Some("db.example")
+            );
+        }
+        for mode in ["verify-ca", "verify-full"] {
+            assert_eq!(host(&format!("postgres://p@db.example/d?sslmode={mode}")), None, "{mode}");
+        }
+        assert_eq!(host("postgres://p@%2Fvar%2Frun%2Fpostgresql/d"), None);
+        assert_eq!(host("postgres://p@ignored/d?host=/var/run/postgresql"), None);
+        let named = PostgresConfig {
+            ca_file: Some("/etc/ca.pem".into()),
+            ..PostgresConfig::new("postgres://p@db.example/d?sslmode=disable")
+        };
+        assert_eq!(named.unverified_host(), None);
     }
 
     #[test]

@@ -6,10 +6,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::clients::Distrust;
 use crate::follow::ServerTls;
 use crate::metrics;
+use crate::trust::Trust;
 
 /// The first byte of every TLS connection: a record of the handshake (RFC 8446 section 5.1).
 const HANDSHAKE: u8 = 22;
@@ -17,6 +20,15 @@ const HANDSHAKE: u8 = 22;
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Most bytes that are read from it meanwhile.
 const FAREWELL_BYTES_MAX: u64 = 256 * 1024;
+
+/// A connection whose handshake is done.
+#[derive(Debug)]
+pub struct Secured {
+    /// What is spoken over it.
+    pub stream: TlsStream<TcpStream>,
+    /// Whether its client is still trusted.
+    pub trust: Trust,
+}
 
 /// Why a connection got no further.
 #[derive(Debug)]
@@ -31,6 +43,10 @@ pub enum Refused {
     NoClientCertificate,
     /// The client certificate has expired, or is of another authority.
     BadClientCertificate,
+    /// The client certificate was revoked.
+    RevokedClientCertificate,
+    /// No revocation list speaks for the client certificate, or the one that does has ended.
+    UnknownClientStatus,
     /// The peer does not accept our certificate, or ended the handshake for another reason of its own.
     RefusedByPeer,
     /// No version of TLS, cipher or protocol in common.
@@ -49,6 +65,8 @@ impl Refused {
             Self::Gone => "gone",
             Self::NoClientCertificate => "no_client_certificate",
             Self::BadClientCertificate => "bad_client_certificate",
+            Self::RevokedClientCertificate => "revoked_client_certificate",
+            Self::UnknownClientStatus => "unknown_client_status",
             Self::RefusedByPeer => "refused_by_peer",
             Self::NothingInCommon => "nothing_in_common",
             Self::Failed => "failed",
@@ -61,11 +79,7 @@ impl ServerTls {
     ///
     /// # Errors
     /// [`Refused`] says why there is none; it is counted.
-    pub async fn accept(
-        &self,
-        stream: TcpStream,
-        deadline: Instant,
-    ) -> Result<TlsStream<TcpStream>, Refused> {
+    pub async fn accept(&self, stream: TcpStream, deadline: Instant) -> Result<Secured, Refused> {
         let outcome = self.try_accept(stream, deadline).await;
         let code = outcome.as_ref().map_or_else(Refused::code, |_| "done");
         metrics::handshake(self.0.purpose, code);
@@ -75,11 +89,7 @@ impl ServerTls {
         outcome
     }
 
-    async fn try_accept(
-        &self,
-        stream: TcpStream,
-        deadline: Instant,
-    ) -> Result<TlsStream<TcpStream>, Refused> {
+    async fn try_accept(&self, stream: TcpStream, deadline: Instant) -> Result<Secured, Refused> {
         let mut first = [0];
         match timeout_at(deadline, stream.peek(&mut first)).await {
             Err(_) => return Err(Refused::TimedOut),
@@ -87,10 +97,15 @@ impl ServerTls {
             Ok(Ok(_)) if first != [HANDSHAKE] => return Err(Refused::Plain(stream)),
             Ok(Ok(_)) => {}
         }
-        let handshake = self.acceptor().accept(stream).into_fallible();
+        let material = self.material();
+        let handshake = TlsAcceptor::from(material.config.clone()).accept(stream).into_fallible();
         match timeout_at(deadline, handshake).await {
             Err(_) => Err(Refused::TimedOut),
-            Ok(Ok(stream)) => Ok(stream),
+            Ok(Ok(stream)) => {
+                let chain = stream.get_ref().1.peer_certificates();
+                let trust = Trust::new(&self.0, material.clients.as_ref(), chain);
+                Ok(Secured { stream, trust })
+            }
             Ok(Err((error, mut stream))) => {
                 // Its alert is on the way. Closing with something unread would have the peer lose it.
                 let _ = stream.shutdown().await;
@@ -127,7 +142,11 @@ fn cause(error: &io::Error) -> Refused {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the library's enum may grow")]
     match tls {
         Tls::NoCertificatesPresented => Refused::NoClientCertificate,
-        Tls::InvalidCertificate(_) => Refused::BadClientCertificate,
+        Tls::InvalidCertificate(_) | Tls::InvalidCertRevocationList(_) => match Distrust::of(tls) {
+            Distrust::Revoked => Refused::RevokedClientCertificate,
+            Distrust::StatusUnknown => Refused::UnknownClientStatus,
+            Distrust::Authority | Distrust::Expired => Refused::BadClientCertificate,
+        },
         Tls::AlertReceived(_) => Refused::RefusedByPeer,
         Tls::NoApplicationProtocol | Tls::PeerIncompatible(_) => Refused::NothingInCommon,
         _ => Refused::Failed,

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-/// Largest file that is read, bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Largest file that is read, MiB. A revocation list may name several hundred thousand certificates.
+const FILE_MIB_MAX: u64 = 1;
+const LIST_MIB_MAX: u64 = 16;
 /// Others may neither read nor change a private key; its group may read it, because a mounted Secret with `fsGroup` is
 /// readable that way (0440).
 const KEY_FORBIDDEN: u32 = 0o027;
@@ -22,6 +23,17 @@ pub enum File {
     Key,
     /// The authorities of client certificates.
     ClientCa,
+    /// What these have revoked.
+    ClientCrl,
+}
+
+impl File {
+    const fn mib_max(self) -> u64 {
+        match self {
+            Self::Certificate | Self::Key | Self::ClientCa => FILE_MIB_MAX,
+            Self::ClientCrl => LIST_MIB_MAX,
+        }
+    }
 }
 
 impl fmt::Display for File {
@@ -30,6 +42,7 @@ impl fmt::Display for File {
             Self::Certificate => "cert_file",
             Self::Key => "key_file",
             Self::ClientCa => "client_ca_file",
+            Self::ClientCrl => "client_crl_file",
         })
     }
 }
@@ -47,8 +60,8 @@ pub enum LoadError {
         /// Why.
         kind: io::ErrorKind,
     },
-    /// Larger than 1 MiB.
-    #[error("{file} {} is larger than 1 MiB", path.display())]
+    /// Larger than such a file may be.
+    #[error("{file} {} is larger than {} MiB", path.display(), .file.mib_max())]
     TooLarge {
         /// Which file.
         file: File,
@@ -99,12 +112,37 @@ pub enum LoadError {
         /// Expired, or not valid yet.
         expired: bool,
     },
+    /// A new revocation list that has ended.
+    #[error(
+        "client_crl_file {} holds a revocation list that has ended (its next update was due): get a newer one from the \
+         authority",
+        path.display()
+    )]
+    ListEnded {
+        /// Where it is.
+        path: PathBuf,
+    },
+}
+
+impl LoadError {
+    /// Whether it is about what clients' authorities have revoked.
+    pub(crate) const fn is_of_lists(&self) -> bool {
+        match self {
+            Self::Unreadable { file, .. }
+            | Self::TooLarge { file, .. }
+            | Self::NothingInside { file, .. }
+            | Self::Unusable { file, .. } => matches!(file, File::ClientCrl),
+            Self::ListEnded { .. } => true,
+            Self::TooOpen { .. } | Self::Mismatch { .. } | Self::OutOfTime { .. } => false,
+        }
+    }
 }
 
 const fn wanted(file: File) -> &'static str {
     match file {
         File::Certificate | File::ClientCa => "certificate",
         File::Key => "private key",
+        File::ClientCrl => "revocation list",
     }
 }
 
@@ -123,10 +161,11 @@ pub(crate) fn read(file: File, path: &Path) -> Result<Zeroizing<Vec<u8>>, LoadEr
     {
         return Err(LoadError::TooOpen { path: path.into(), mode });
     }
+    let bytes_max = file.mib_max() << 20;
     let mut content = Zeroizing::new(Vec::with_capacity(16 * 1024));
-    let read = opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
+    let read = opened.take(bytes_max + 1).read_to_end(&mut content);
     let length = read.map_err(|error| unreadable(error.kind()))?;
-    if u64::try_from(length).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
+    if u64::try_from(length).unwrap_or(u64::MAX) > bytes_max {
         return Err(LoadError::TooLarge { file, path: path.into() });
     }
     Ok(content)

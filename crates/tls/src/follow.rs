@@ -6,18 +6,18 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use portero_types::{Clock, Timestamp};
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use crate::clients::Clients;
 use crate::file::LoadError;
 use crate::material::{Content, Material, TlsFiles};
+use crate::trouble::Trouble;
 use crate::{Purpose, metrics};
 
 /// How often the files are read again.
 pub const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// From so long before a certificate's end its operator is warned, once a day.
 const WARN_BEFORE: Duration = Duration::from_secs(7 * 86_400);
-const DAY: Duration = Duration::from_secs(86_400);
 
 /// Asks for a look at the files at once, in addition to the regular ones. Clones ask the same listeners.
 #[derive(Clone, Debug)]
@@ -49,47 +49,43 @@ pub struct ServerTls(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) purpose: Purpose,
     files: TlsFiles,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     material: ArcSwap<Material>,
+    /// What clients are judged by now, for connections that stand.
+    pub(crate) clients: watch::Sender<Option<Arc<Clients>>>,
+    /// Held while one of them is judged.
+    pub(crate) judging: tokio::sync::Mutex<()>,
     trouble: Mutex<Trouble>,
-}
-
-/// What is known of new files that cannot be used, and what was said.
-#[derive(Default)]
-struct Trouble {
-    /// What the last look met.
-    met: Option<LoadError>,
-    /// What was warned of.
-    told: Option<LoadError>,
-    /// When the certificate's end was warned of.
-    end_told_at: Option<Timestamp>,
 }
 
 impl ServerTls {
     /// Reads the files for the first time. Blocks for as long as that takes. A certificate that is out of its time is used
-    /// and warned of: other listeners of this process may well do their work.
+    /// and warned of: other listeners of this process may well do their work. A revocation list that has ended is not: it
+    /// would refuse everybody.
     ///
     /// # Errors
     /// [`LoadError`] names the file and what is wrong with it.
     pub fn load(purpose: Purpose, files: TlsFiles, clock: Arc<dyn Clock>) -> Result<Self, LoadError> {
-        let material = files.read()?.build(purpose, &files)?;
-        metrics::expiry(purpose, material.not_after);
+        let material = files.read()?.build(purpose, &files, &clock, None)?;
         metrics::failing(purpose, false);
         let shared = Shared {
             purpose,
             files,
             clock,
+            clients: watch::Sender::new(material.clients.clone()),
+            judging: tokio::sync::Mutex::default(),
             material: ArcSwap::from_pointee(material),
             trouble: Mutex::default(),
         };
         let this = Self(Arc::new(shared));
-        this.warn_of_the_end();
+        this.tell_of_new();
+        this.warn_of_ends();
         Ok(this)
     }
 
     /// What the next handshake is done with.
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.0.material.load().config))
+    pub(crate) fn material(&self) -> Arc<Material> {
+        self.0.material.load_full()
     }
 
     /// When the certificate in use ends.
@@ -117,26 +113,18 @@ impl ServerTls {
     /// Reads the files and takes over what is new and good. `asked`: somebody waits for the answer, so what is wrong is told
     /// at once; else only when the next look meets it too, because files are often replaced one after the other.
     pub(crate) async fn look(&self, asked: bool) {
-        let files = self.0.files.clone();
-        let Ok(read) = tokio::task::spawn_blocking(move || files.read()).await else { return };
-        match read.and_then(|content| self.examine(&content)) {
+        let this = self.clone();
+        // Lists may be long.
+        let looking = tokio::task::spawn_blocking(move || {
+            this.0.files.read().and_then(|content| this.examine(&content))
+        });
+        let Ok(found) = looking.await else { return };
+        match found {
             Ok(None) => self.is_well(),
-            Ok(Some(material)) => {
-                let purpose = self.0.purpose;
-                tracing::info!(
-                    listener = purpose.name(),
-                    not_after_secs = material.not_after.as_secs(),
-                    "the TLS files have changed: new connections get the new certificate"
-                );
-                metrics::reload(purpose, "used");
-                metrics::expiry(purpose, material.not_after);
-                self.0.material.store(Arc::new(material));
-                self.is_well();
-                self.trouble(|trouble| trouble.end_told_at = None);
-            }
-            Err(error) => self.keeps_the_old(error, asked),
+            Ok(Some(material)) => self.take_over(material),
+            Err(error) => self.keeps_the_old(&error, asked),
         }
-        self.warn_of_the_end();
+        self.warn_of_ends();
     }
 
     /// `None` when the content is what is in use.
@@ -145,7 +133,7 @@ impl ServerTls {
         if content.fingerprint() == present.fingerprint {
             return Ok(None);
         }
-        let material = content.build(self.0.purpose, &self.0.files)?;
+        let material = content.build(self.0.purpose, &self.0.files, &self.0.clock, Some(&present))?;
         let now = self.0.clock.now();
         let is_good = |material: &Material| material.not_before <= now && now <= material.not_after;
         if is_good(&present) && !is_good(&material) {
@@ -155,58 +143,125 @@ impl ServerTls {
         Ok(Some(material))
     }
 
-    fn is_well(&self) {
-        let was_told = self.trouble(|trouble| {
-            trouble.met = None;
-            trouble.told.take().is_some()
+    fn take_over(&self, material: Material) {
+        let purpose = self.0.purpose;
+        tracing::info!(
+            listener = purpose.name(),
+            not_after_secs = material.not_after.as_secs(),
+            "the TLS files have changed: new connections get the new certificate"
+        );
+        metrics::reload(purpose, "used");
+        let clients = material.clients.clone();
+        self.0.material.store(Arc::new(material));
+        // After the material, so that a handshake that misses this still has its connection judged by what came.
+        let is_new = self.0.clients.send_if_modified(|present| {
+            let is_same = match (&*present, &clients) {
+                (Some(present), Some(clients)) => Arc::ptr_eq(present, clients),
+                (None, None) => true,
+                _ => false,
+            };
+            *present = clients;
+            !is_same
         });
-        if was_told {
+        if is_new {
+            let listener = purpose.name();
+            tracing::info!(
+                listener,
+                "whom the TLS files trust has changed: open connections of clients that are no longer trusted end"
+            );
+        }
+        self.is_well();
+        self.trouble(|trouble| {
+            trouble.certificate.forget();
+            if is_new {
+                trouble.lists.forget();
+                trouble.ended_lists.forget();
+            }
+        });
+        self.tell_of_new();
+    }
+
+    /// What is worth knowing of what is in use from now on.
+    fn tell_of_new(&self) {
+        let (purpose, material) = (self.0.purpose, self.0.material.load());
+        metrics::expiry(purpose, material.not_after);
+        let Some(clients) = &material.clients else { return };
+        if let Some(lists) = clients.lists {
+            metrics::lists_expiry(purpose, lists.ends);
+        }
+        if let Some((authority, authorities)) = clients.unlisted() {
+            tracing::warn!(
+                listener = purpose.name(),
+                authority,
+                authorities,
+                "client_crl_file holds no revocation list of an authority of client_ca_file: who shows its certificates is \
+                 refused"
+            );
+        }
+    }
+
+    fn is_well(&self) {
+        if self.trouble(Trouble::is_over) {
             metrics::failing(self.0.purpose, false);
             tracing::info!(listener = self.0.purpose.name(), "the TLS files can be used again");
         }
     }
 
-    fn keeps_the_old(&self, error: LoadError, asked: bool) {
-        let is_news = self.trouble(|trouble| {
-            let is_settled = asked || trouble.met.as_ref() == Some(&error);
-            trouble.met = Some(error.clone());
-            if !is_settled || trouble.told.as_ref() == Some(&error) {
-                return asked;
-            }
-            trouble.told = Some(error.clone());
-            true
-        });
-        if is_news {
-            metrics::reload(self.0.purpose, "refused");
-            metrics::failing(self.0.purpose, true);
+    fn keeps_the_old(&self, error: &LoadError, asked: bool) {
+        if !self.trouble(|trouble| trouble.is_news(error, asked)) {
+            return;
+        }
+        metrics::reload(self.0.purpose, "refused");
+        metrics::failing(self.0.purpose, true);
+        let listener = self.0.purpose.name();
+        if error.is_of_lists() {
+            // Whoever was revoked since gets in until somebody acts.
+            tracing::error!(
+                listener,
+                %error,
+                "the new revocation list cannot be used; what was read before stays in use"
+            );
+        } else {
             tracing::warn!(
-                listener = self.0.purpose.name(),
+                listener,
                 %error,
                 "the new TLS files cannot be used; the certificate that was read before stays in use"
             );
         }
     }
 
-    fn warn_of_the_end(&self) {
-        let (now, not_after) = (self.0.clock.now(), self.not_after());
-        if now.plus(WARN_BEFORE) < not_after {
-            return;
-        }
-        let is_news = self.trouble(|trouble| {
-            let told_of_late = trouble.end_told_at.is_some_and(|at| now.since(at) < DAY);
-            if !told_of_late {
-                trouble.end_told_at = Some(now);
-            }
-            !told_of_late
-        });
-        if is_news {
-            let listener = self.0.purpose.name();
-            let hours = not_after.since(now).as_secs() / 3600;
+    fn warn_of_ends(&self) {
+        let (now, material) = (self.0.clock.now(), self.0.material.load());
+        let (listener, not_after) = (self.0.purpose.name(), material.not_after);
+        let hours = |end: Timestamp| end.since(now).as_secs() / 3600;
+        if now.plus(WARN_BEFORE) >= not_after && self.trouble(|trouble| trouble.certificate.is_due(now)) {
             if now > not_after {
                 tracing::warn!(listener, "the TLS certificate has expired: clients refuse it");
             } else {
-                tracing::warn!(listener, hours, "the TLS certificate ends within a week");
+                tracing::warn!(listener, hours = hours(not_after), "the TLS certificate ends within a week");
             }
+        }
+        let lists = material.clients.as_ref().and_then(|clients| clients.lists);
+        let Some(lists) = lists.filter(|lists| now >= lists.warn_from) else { return };
+        // Its end is told even when its approach was told within the day.
+        let has_ended = now >= lists.ends;
+        let is_due =
+            self.trouble(
+                |trouble| {
+                    if has_ended { trouble.ended_lists.is_due(now) } else { trouble.lists.is_due(now) }
+                },
+            );
+        if is_due && has_ended {
+            tracing::error!(
+                listener,
+                "a revocation list in use has ended: clients of its authority are refused until there is a newer one"
+            );
+        } else if is_due {
+            tracing::warn!(
+                listener,
+                hours = hours(lists.ends),
+                "a revocation list in use ends soon: renew it"
+            );
         }
     }
 

@@ -1,6 +1,7 @@
 //! Real sockets, real certificates.
 
 mod authority;
+mod clients;
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
 use self::authority::{Authority, NOW, Place};
-use crate::{LoadError, Purpose, Refused, ServerTls, TlsStream};
+use crate::{LoadError, Purpose, Refused, Secured, ServerTls};
 
 fn load(place: &Place, files: crate::TlsFiles) -> Result<ServerTls, LoadError> {
     ServerTls::load(Purpose::Edge, files, Arc::clone(&place.clock) as Arc<dyn Clock>)
@@ -25,13 +26,13 @@ fn load(place: &Place, files: crate::TlsFiles) -> Result<ServerTls, LoadError> {
 async fn shake(
     tls: &ServerTls,
     client: rustls::ClientConfig,
-) -> (Result<TlsStream<TcpStream>, Refused>, io::Result<Vec<u8>>) {
+) -> (Result<Secured, Refused>, io::Result<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound");
     let server = async {
         let (stream, _) = listener.accept().await.expect("a connection");
         let mut accepted = tls.accept(stream, Instant::now() + Duration::from_secs(10)).await;
-        if let Ok(stream) = &mut accepted {
+        if let Ok(Secured { stream, .. }) = &mut accepted {
             stream.write_all(b"hello").await.expect("written");
             stream.flush().await.expect("flushed");
         }
@@ -64,7 +65,7 @@ async fn a_client_that_trusts_the_authority_is_served_in_both_versions() {
     for version in rustls::ALL_VERSIONS {
         let (server, client) = shake(&tls, authority.client_of(&[version], None)).await;
         let server = server.expect("a handshake");
-        assert_eq!(server.get_ref().1.protocol_version(), Some(version.version));
+        assert_eq!(server.stream.get_ref().1.protocol_version(), Some(version.version));
         assert_eq!(client.expect("a greeting"), b"hello");
     }
 }
@@ -87,7 +88,7 @@ async fn protocols_are_agreed_on_by_what_the_listener_is_for() {
         client.alpn_protocols = offered.iter().map(|name| name.to_vec()).collect();
         let (server, _) = shake(&tls, client).await;
         assert_eq!(
-            server.expect("a handshake").get_ref().1.alpn_protocol(),
+            server.expect("a handshake").stream.get_ref().1.alpn_protocol(),
             agreed,
             "{purpose:?} {offered:?}"
         );
@@ -138,7 +139,7 @@ async fn a_clients_certificate_is_looked_at_in_every_handshake() {
         for n in 0..2 {
             let (server, client) = shake(&tls, known.clone()).await;
             assert_eq!(client.expect("a greeting"), b"hello");
-            let kind = server.expect("a handshake").get_ref().1.handshake_kind();
+            let kind = server.expect("a handshake").stream.get_ref().1.handshake_kind();
             assert_eq!(kind, Some(rustls::HandshakeKind::Full), "{:?}, connection {n}", version.version);
         }
     }

@@ -89,6 +89,9 @@ The workloads by name: {component, roles, and all keys of `defaults`}. Context: 
 {{- $_ := set $config "key_file" (printf "/etc/portero/%s-tls/%s" .name .tls.keyKey) -}}
 {{- if .tls.clientCa.existingSecret -}}
 {{- $_ := set $config "client_ca_file" (printf "/etc/portero/%s-clients/%s" .name .tls.clientCa.key) -}}
+{{- if or .tls.clientCrl.existingSecret .tls.clientCrl.configMap -}}
+{{- $_ := set $config "client_crl_file" (printf "/etc/portero/%s-clients-crl/%s" .name .tls.clientCrl.key) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $config -}}

@@ -33,6 +33,9 @@
 {{ include "portero.secretVolume" (dict "name" (printf "%s-tls" .name) "secret" .tls.existingSecret "keys" (list .tls.certKey .tls.keyKey)) }}
 {{- with .tls.clientCa.existingSecret }}
 {{ include "portero.secretVolume" (dict "name" (printf "%s-clients" $.name) "secret" . "key" $.tls.clientCa.key) }}
+{{- with include "portero.authoritiesVolume" (dict "name" (printf "%s-clients-crl" $.name) "ca" $.tls.clientCrl) }}
+{{ . }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -43,6 +46,9 @@
 - {name: {{ .name }}-tls, mountPath: /etc/portero/{{ .name }}-tls, readOnly: true}
 {{- if .tls.clientCa.existingSecret }}
 - {name: {{ .name }}-clients, mountPath: /etc/portero/{{ .name }}-clients, readOnly: true}
+{{- if or .tls.clientCrl.existingSecret .tls.clientCrl.configMap }}
+- {name: {{ .name }}-clients-crl, mountPath: /etc/portero/{{ .name }}-clients-crl, readOnly: true}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -42,6 +42,12 @@ What the schema cannot say. All problems are collected and reported together. Co
 {{- if and $tls.clientCa.existingSecret (not $tls.existingSecret) -}}
 {{- $problems = append $problems (printf "tls.%s.clientCa: needs tls.%s.existingSecret: only who speaks TLS can ask for certificates" $listener $listener) -}}
 {{- end -}}
+{{- if and $tls.clientCrl.existingSecret $tls.clientCrl.configMap -}}
+{{- $problems = append $problems (printf "tls.%s.clientCrl: give existingSecret or configMap, not both" $listener) -}}
+{{- end -}}
+{{- if and (or $tls.clientCrl.existingSecret $tls.clientCrl.configMap) (not $tls.clientCa.existingSecret) -}}
+{{- $problems = append $problems (printf "tls.%s.clientCrl: needs tls.%s.clientCa: only whose certificate is asked for can be revoked" $listener $listener) -}}
+{{- end -}}
 {{- end -}}
 {{- range $path, $ca := dict "database.ca" $values.database.ca "redis.ca" $values.redis.ca -}}
 {{- if and $ca.existingSecret $ca.configMap -}}

@@ -18,6 +18,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{convert, session};
 use crate::admin::reference;
 use crate::authenticate::{Gate, Metadata};
+use crate::connection::Peer;
 use crate::{error, name};
 
 /// Frames that wait for the transport of one stream.
@@ -93,11 +94,12 @@ impl SubscriberService for Subscriber {
     ) -> Result<Response<Self::SubscribeStream>, Status> {
         let (metadata, extensions, incoming) = request.into_parts();
         let own = self.gate.own(&Metadata::new(metadata, &extensions)).await?;
+        let peer = extensions.get::<Peer>().cloned().unwrap_or_default();
         let (outgoing, frames) = mpsc::channel(OUTGOING_MAX);
         let service = self.clone();
         // The task ends with the stream: when the client goes, `incoming` and `outgoing` say so.
         tokio::spawn(async move {
-            if let Err(status) = session::run(service, own, incoming, &outgoing).await {
+            if let Err(status) = session::run(service, own, peer, incoming, &outgoing).await {
                 // A client that is gone, or takes nothing, needs no status.
                 let _ = tokio::time::timeout(STATUS_WITHIN, outgoing.send(Err(status))).await;
             }

@@ -24,6 +24,7 @@ use super::service::{Call, Subscriber, from_attach};
 use super::standing::Standing;
 use super::{convert, token};
 use crate::authenticate::coded;
+use crate::connection::Peer;
 use crate::error::invalid;
 use crate::{name, time};
 
@@ -38,6 +39,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const QUEUE_MAX: usize = 8;
 /// Settlements whose statuses the client has not taken: twice the largest window of deliveries.
 const OWED_MAX: usize = 20_000;
+/// After its connection's client is no longer trusted, a consumer has so long to settle; then the connection is cut.
+const SETTLE_WITHIN: Duration = portero_tls::LEAVE_WITHIN.saturating_sub(Duration::from_secs(10));
 const MESSAGE_BYTES_DEFAULT: u64 = 4 << 20;
 const MESSAGE_BYTES_MIN: u64 = 64 << 10;
 const HOLD_MAX: Duration = Duration::from_secs(3_600);
@@ -57,6 +60,8 @@ struct Session {
     heard: Instant,
     /// Settlements whose statuses are not handed to the transport yet.
     owed: usize,
+    /// The connection's client; `None` once the consumer was asked to leave because nobody trusts it any more.
+    peer: Option<Peer>,
     /// Why the stream ends though nothing is wrong with it: its token has expired, or its grant is gone.
     refusal: Option<Status>,
 }
@@ -72,6 +77,7 @@ enum Next {
 pub(super) async fn run(
     service: Subscriber,
     own: Caller,
+    peer: Peer,
     mut incoming: Streaming<v1::SubscribeRequest>,
     outgoing: &Outgoing,
 ) -> Result<(), Status> {
@@ -102,6 +108,7 @@ pub(super) async fn run(
         queue: VecDeque::new(),
         heard: Instant::now(),
         owed: 0,
+        peer: Some(peer),
         refusal: None,
     };
     tracing::info!(
@@ -207,6 +214,10 @@ impl Session {
                     let status = coded(Code::Unauthenticated, Reason::Expired.code(), message);
                     return Ok(self.refuse(status, outgoing).await);
                 }
+                () = distrusted(self.peer.as_ref()) => {
+                    self.peer = None;
+                    self.handle.distrust(SETTLE_WITHIN).await;
+                }
                 status = standing.lost(service, self.subscription) => {
                     return Ok(self.refuse(status, outgoing).await);
                 }
@@ -291,6 +302,9 @@ impl Session {
                         DrainReason::StreamAge => {
                             "the stream is old; a new one may find a better place".to_owned()
                         }
+                        DrainReason::Distrusted => {
+                            "the client certificate is no longer trusted; reconnect with another".to_owned()
+                        }
                     },
                     time_left: Some(time::duration_to_proto(left)),
                 })
@@ -336,6 +350,14 @@ impl Session {
     }
 }
 
+/// Resolves when the client of the stream's connection is no longer trusted.
+async fn distrusted(peer: Option<&Peer>) {
+    match peer {
+        Some(peer) => peer.distrusted.cancelled().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Whether the transport handed on bytes that are no frame: tonic gives such a message the code INTERNAL.
 fn is_malformed(status: &Status) -> bool {
     status.code() == Code::Internal
@@ -364,6 +386,9 @@ fn from_end(reason: EndReason) -> Status {
         EndReason::ShuttingDown => Status::unavailable("this gateway is shutting down; reconnect"),
         EndReason::GenerationChanged => Status::aborted("generation: the log has another one; reconnect"),
         EndReason::Aged => Status::unavailable("the stream is old; reconnect"),
+        EndReason::Distrusted => {
+            Status::unavailable("the client certificate is no longer trusted; reconnect with another")
+        }
         EndReason::Broken => Status::unavailable("this gateway lost the state of the stream; reconnect"),
     }
 }

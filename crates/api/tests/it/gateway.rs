@@ -126,7 +126,7 @@ impl Gateway {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
         let serving = api.serve(listener, shutdown.clone());
-        let serving = AbortOnDropHandle::new(tokio::spawn(async move { serving.await.expect("serves") }));
+        let serving = AbortOnDropHandle::new(tokio::spawn(serving));
         Self { endpoint, store, dispatcher, clock, directory, issuer, shutdown, serving }
     }
 

@@ -80,6 +80,7 @@ pub(crate) enum Command {
     Flow { stream: StreamId, flow: Flow },
     Hold { token: DeliveryToken, duration: Duration },
     Goodbye { stream: StreamId },
+    Distrust { stream: StreamId, within: Duration },
     Ended { stream: StreamId, ending: Ending },
     Backlog { reply: oneshot::Sender<Backlog> },
     Drain { deadline: Timestamp },
@@ -318,6 +319,7 @@ impl Actor {
                 }
             }
             Command::Goodbye { stream } => self.close(stream),
+            Command::Distrust { stream, within } => self.distrust(stream, within),
             Command::Ended { stream, ending } => self.ended(stream, ending),
             Command::Backlog { reply } => {
                 // The asker may have gone; then nobody misses the answer.

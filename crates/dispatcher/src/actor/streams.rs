@@ -23,6 +23,8 @@ const STREAMS_MAX: usize = 1_024;
 /// How long a stream that was asked to leave because of its age may take to settle.
 const AGED_PATIENCE: Duration = crate::MAX_HOLD;
 const AGED_RECONNECT_WITHIN: Duration = Duration::from_millis(200);
+/// Many are asked at once when an authority is replaced.
+const DISTRUSTED_RECONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// How long lanes without a stream are kept after a consumer was cut off that works on something: it is back in a moment, and
 /// resumes that only as long as nobody else was offered its events.
 const CUT_INTEREST: Duration = Duration::from_millis(300);
@@ -110,6 +112,21 @@ impl Actor {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.closing = true;
         }
+        self.reassign();
+    }
+
+    /// Asks a stream to leave whose connection's client is no longer trusted.
+    pub(super) fn distrust(&mut self, id: StreamId, within: Duration) {
+        let leave = Leave { reason: EndReason::Distrusted, by: Instant::now() + within };
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if let Some(asked) = &mut stream.leave {
+            // It was told to leave already, for whatever reason, and now has less time.
+            asked.by = asked.by.min(leave.by);
+            self.streams_due_at = self.streams_due_at.min(asked.by);
+            return;
+        }
+        let deadline = self.now().plus(within);
+        self.ask_to_leave(id, leave, deadline, DISTRUSTED_RECONNECT_WITHIN, DrainReason::Distrusted);
         self.reassign();
     }
 

@@ -95,6 +95,30 @@ async fn a_stream_is_asked_to_leave_at_its_age_alone_and_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_whose_client_is_distrusted_settles_what_it_has_and_gets_no_more() {
+    let run = Run::start_with(Place::sqlite().await.open().await, Options::new("test")).await;
+    let mut distrusted = run.attach("distrusted").await;
+    run.accept("a", &["a1", "a2"]).await;
+    let got = deliveries(&mut distrusted, 1).await;
+    distrusted.distrust(PATIENCE).await;
+    assert_eq!(drain_frame(&mut distrusted).await, DrainReason::Distrusted);
+    assert_eq!(settle(&distrusted, &got[0], Outcome::Ack).await, Status::Durable);
+    assert_eq!(until_the_end(&mut distrusted).await.1, EndReason::Distrusted);
+    let mut other = run.attach("other").await;
+    let next = deliveries(&mut other, 1).await;
+    assert_eq!((ids(&next), next[0].attempt), (vec!["a2"], 1));
+
+    // One that settles nothing ends all the same, and nothing is counted.
+    other.distrust(Duration::from_millis(100)).await;
+    assert_eq!(until_the_end(&mut other).await.1, EndReason::Distrusted);
+    let mut last = run.attach("last").await;
+    let again = deliveries(&mut last, 1).await;
+    assert_eq!((ids(&again), again[0].attempt), (vec!["a2"], 1));
+    assert_eq!(settle(&last, &again[0], Outcome::Ack).await, Status::Durable);
+    run.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_restart_of_three_gateways_under_load_stops_no_entity_for_two_seconds() {
     let place = Place::postgres().await;
     let longest = super::rolling::restart(&place).await;

@@ -4,13 +4,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::ServeArgs;
 use crate::clock::SystemClock;
-use crate::gateway::{Gateway, Opened};
+use crate::gateway::{Gateway, Opened, warn_of_unverified};
 use crate::telemetry;
 
 /// Runs until SIGTERM or SIGINT, then drains.
 pub(crate) async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let config = super::load(&args.config)?;
     let guard = telemetry::start(&config.telemetry, &config.instance_id)?;
+    warn_of_unverified(&config);
     let opened = Opened::open_patiently(&config.database).await?;
     if args.migrate {
         opened.store().migrate().await?;

@@ -7,10 +7,14 @@ use super::Reader;
 /// `None`: the listener speaks plainly.
 pub(super) fn read(section: &mut Reader) -> Option<TlsFiles> {
     let mut file = |name: &str| section.optional_path(name).filter(|path| !path.as_os_str().is_empty());
-    let (cert, key, client_ca) = (file("cert_file"), file("key_file"), file("client_ca_file"));
+    let (cert, key) = (file("cert_file"), file("key_file"));
+    let (client_ca_file, client_crl_file) = (file("client_ca_file"), file("client_crl_file"));
+    if client_crl_file.is_some() && client_ca_file.is_none() {
+        section.problem("client_ca_file", "must be given with client_crl_file");
+    }
     match (cert, key) {
         (Some(cert_file), Some(key_file)) => {
-            Some(TlsFiles { cert_file, key_file, client_ca_file: client_ca })
+            Some(TlsFiles { cert_file, key_file, client_ca_file, client_crl_file })
         }
         (Some(_), None) => {
             section.problem("key_file", "must be given with cert_file");
@@ -21,7 +25,7 @@ pub(super) fn read(section: &mut Reader) -> Option<TlsFiles> {
             None
         }
         (None, None) => {
-            if client_ca.is_some() {
+            if client_ca_file.is_some() {
                 section.problem("cert_file", "and key_file must be given with client_ca_file");
             }
             None
@@ -56,6 +60,7 @@ mod tests {
             ("cert_file", "edge.tls.key_file"),
             ("key_file", "edge.tls.cert_file"),
             ("client_ca_file", "edge.tls.cert_file"),
+            ("client_crl_file", "edge.tls.client_ca_file"),
         ] {
             let problems = load(&format!("[edge.tls]\n{given} = \"x\"\n")).expect_err("refused");
             assert!(problems.contains(missing), "{problems}");

@@ -9,6 +9,7 @@ mod management;
 mod secret_watch;
 mod store;
 mod tls;
+mod wires;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub(crate) use keyring::keyring;
 pub(crate) use management::Health;
 pub(crate) use store::{Opened, read_secret_file, require_current};
 pub(crate) use tls::read_certificates;
+pub(crate) use wires::warn_of_unverified;
 
 /// How long after its deadline a drain may take to end the last streams.
 const DRAIN_GRACE: Duration = Duration::from_secs(2);
@@ -165,12 +167,7 @@ impl Gateway {
             entropy: Arc::new(entropy::random),
             services,
         });
-        let serving = api.serve(listener, self.close_grpc.clone());
-        self.tasks.spawn(async move {
-            if let Err(error) = serving.await {
-                tracing::error!(%error, "the gRPC port failed");
-            }
-        });
+        self.tasks.spawn(api.serve(listener, self.close_grpc.clone()));
         Ok(Some(address))
     }
 

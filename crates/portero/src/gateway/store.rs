@@ -27,34 +27,19 @@ pub(crate) enum Opened {
 impl Opened {
     /// Opens the database. The schema is not looked at.
     pub(crate) async fn open(settings: &Database) -> anyhow::Result<Self> {
-        match resolve(&settings.url)? {
-            DatabaseUrl::Sqlite(folder) => Ok(Self::Sqlite(
-                SqliteStore::open_in(&folder)
-                    .await
-                    .with_context(|| format!("the database in {} cannot be opened", folder.display()))?,
-            )),
-            DatabaseUrl::Postgres(url) => Self::postgres(settings, url, None).await,
-            DatabaseUrl::Parts { host, port, name, user, password_file } => {
-                let password = password_file.as_deref().map(read_secret_file).transpose()?;
-                let host = if host.contains(':') { format!("[{host}]") } else { host };
-                let url = format!("postgres://{}@{host}:{port}/{}", encode(&user), encode(&name));
-                Self::postgres(settings, Redacted::new(url), password).await
-            }
-            DatabaseUrl::File(_) | DatabaseUrl::Missing => bail!(
+        let url = resolve(&settings.url)?;
+        if let DatabaseUrl::Sqlite(folder) = &url {
+            let store = SqliteStore::open_in(folder).await;
+            return Ok(Self::Sqlite(
+                store.with_context(|| format!("the database in {} cannot be opened", folder.display()))?,
+            ));
+        }
+        let Some(mut config) = postgres(url)? else {
+            bail!(
                 "no database is configured: set database.url, database.url_file or database.host \
                  (or run `portero dev`, which brings its own)"
-            ),
-        }
-    }
-
-    async fn postgres(
-        settings: &Database,
-        url: Redacted<String>,
-        password: Option<Redacted<String>>,
-    ) -> anyhow::Result<Self> {
-        let mut config = PostgresConfig::new("");
-        config.url = url;
-        config.password = password;
+            )
+        };
         if let Some(path) = &settings.ca_file {
             super::tls::read_certificates("database.ca_file", path)?;
             config.ca_file = Some(path.clone());
@@ -140,6 +125,29 @@ pub(crate) async fn require_current(store: &DynStore) -> anyhow::Result<()> {
              nothing was started"
         ),
     }
+}
+
+/// The host of the database whose connections verify nothing about it; `None` also where that cannot be told.
+pub(crate) fn unverified_database_host(settings: &Database) -> Option<String> {
+    let mut config = postgres(resolve(&settings.url).ok()?).ok()??;
+    config.ca_file.clone_from(&settings.ca_file);
+    config.unverified_host()
+}
+
+/// How Postgres is reached; `None` when no Postgres is named.
+fn postgres(url: DatabaseUrl) -> anyhow::Result<Option<PostgresConfig>> {
+    let mut config = PostgresConfig::new("");
+    match url {
+        DatabaseUrl::Postgres(url) => config.url = url,
+        DatabaseUrl::Parts { host, port, name, user, password_file } => {
+            config.password = password_file.as_deref().map(read_secret_file).transpose()?;
+            let host = if host.contains(':') { format!("[{host}]") } else { host };
+            let url = format!("postgres://{}@{host}:{port}/{}", encode(&user), encode(&name));
+            config.url = Redacted::new(url);
+        }
+        DatabaseUrl::Sqlite(_) | DatabaseUrl::File(_) | DatabaseUrl::Missing => return Ok(None),
+    }
+    Ok(Some(config))
 }
 
 fn resolve(url: &DatabaseUrl) -> anyhow::Result<DatabaseUrl> {

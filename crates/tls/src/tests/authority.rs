@@ -4,9 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use portero_types::{ManualClock, Timestamp};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DistinguishedName,
+    DnType, IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
@@ -22,7 +26,14 @@ pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     pub(super) fn new() -> Self {
+        Self::called("authority")
+    }
+
+    /// One whose certificates and lists bear this name.
+    pub(super) fn called(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("signed"))
     }
@@ -41,9 +52,39 @@ impl Authority {
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         params.not_before = date_time_ymd(2020, 1, 1);
         let since = end - params.not_before.unix_timestamp();
-        params.not_after =
-            params.not_before + std::time::Duration::from_secs(u64::try_from(since).expect("later"));
+        params.not_after = params.not_before + Duration::from_secs(u64::try_from(since).expect("later"));
         self.sign(params)
+    }
+
+    /// One with this serial number.
+    pub(super) fn issue_numbered(&self, name: &str, number: u64) -> (String, String) {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.serial_number = Some(SerialNumber::from(number));
+        self.sign(params)
+    }
+
+    /// A list of the serial numbers that it has revoked, as of a day before [`NOW`] and good until a moment in Unix time.
+    pub(super) fn revoked(&self, numbers: &[u64], until: Timestamp) -> String {
+        let at = |at: Timestamp| {
+            let since = u64::try_from(at.as_secs()).expect("after 1970");
+            date_time_ymd(1970, 1, 1) + Duration::from_secs(since)
+        };
+        let begins = at(NOW.minus(Duration::from_secs(86_400)));
+        let revoked = numbers.iter().map(|number| RevokedCertParams {
+            serial_number: SerialNumber::from(*number),
+            revocation_time: begins,
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: begins,
+            next_update: at(until),
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.0).expect("signed").pem().expect("PEM")
     }
 
     fn sign(&self, params: CertificateParams) -> (String, String) {
@@ -99,6 +140,7 @@ impl Place {
             cert_file: self.put("tls.crt", &certificate, 0o644),
             key_file: self.put("tls.key", &key, 0o600),
             client_ca_file: None,
+            client_crl_file: None,
         }
     }
 
