@@ -8,7 +8,6 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use portero_store::{Error, ErrorKind, Result};
-use sqlx::postgres::PgRow;
 use tokio::time::Instant;
 
 use crate::error::Effect;
@@ -21,8 +20,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How long one may wait for its client until it is ended.
 const STALLED_AFTER: Duration = Duration::from_millis(300);
 
-/// A transaction: the server's process and when it began.
-type Transaction = (i32, i64);
+/// A transaction: the server's process and its virtual id.
+type Transaction = (i32, String);
 
 /// Waits until none of those that are under way now is left.
 pub(super) async fn settle(pool: &Pool, patience: Duration) -> Result<()> {
@@ -42,29 +41,29 @@ pub(super) async fn settle(pool: &Pool, patience: Duration) -> Result<()> {
     Ok(())
 }
 
-/// The accept statements of our role in this database; those that wait for their client are ended, if asked for.
+/// The transactions that write to the log: accept statements, whichever role runs them. They have their lock before they look at
+/// anything, and anybody may see who has it, while others' statements show to their own role alone. Those of our role that
+/// wait for their client are ended, if asked for.
 async fn under_way(pool: &Pool, end_stalled: bool) -> Result<HashSet<Transaction>> {
     let query = sqlx::query(
-        "SELECT a.pid, (extract(epoch FROM a.xact_start) * 1000000)::bigint AS began,
-                $1 AND a.wait_event = 'ClientRead' AND a.xact_start < clock_timestamp() - interval '300 milliseconds'
-                AND pg_terminate_backend(a.pid) AS ended
-         FROM pg_stat_activity a
-         WHERE a.datname = current_database() AND a.usename = current_user AND a.xact_start IS NOT NULL
-           AND a.pid <> pg_backend_pid() AND starts_with(a.query, 'WITH fresh AS (')",
+        "SELECT l.pid, l.virtualtransaction,
+                $1 AND a.usename = current_user AND a.wait_event = 'ClientRead'
+                AND a.xact_start < clock_timestamp() - interval '300 milliseconds'
+                AND pg_terminate_backend(l.pid) AS ended
+         FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+         WHERE l.locktype = 'relation' AND l.relation = 'log'::regclass AND l.mode = 'RowExclusiveLock' AND l.granted
+           AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+           AND l.pid <> pg_backend_pid()",
     );
     let found = rows(pool, query.bind(end_stalled), Effect::None).await?;
     let mut ended = 0_u32;
     let mut transactions = HashSet::new();
     for row in &found {
-        transactions.insert(transaction(row)?);
+        transactions.insert((get(row, "pid")?, get(row, "virtualtransaction")?));
         ended += u32::from(get::<Option<bool>>(row, "ended")? == Some(true));
     }
     if ended > 0 {
         tracing::warn!(ended, "connections that stalled with events that were not decided were ended");
     }
     Ok(transactions)
-}
-
-fn transaction(row: &PgRow) -> Result<Transaction> {
-    Ok((get(row, "pid")?, get(row, "began")?))
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use portero_store::testing::eventually;
+use portero_store::testing::{assert_fails, eventually};
 use portero_store::testing::fixture::{Fixture, again, new_secret, position, source_id, tenant_id, tester};
 use portero_store::{AcceptStore, ErrorKind, Verdict};
 use portero_store_postgres::{PoolSizes, PostgresConfig, PostgresStore};
 use portero_types::{NewEvent, Shard};
+use sqlx::{Connection, Executor};
 use tokio::time::Instant;
 
 use super::harness::TestDatabase;
@@ -94,4 +95,25 @@ async fn a_revocation_does_not_wait_for_a_client_frozen_with_what_it_must_not_co
     assert_eq!(fixture.store.accept(&[again(&stuck)]).await.expect("answered"), [Verdict::Revoked]);
     let receipt = fixture.store.receipt_by_event_id(stuck.tenant_no, &stuck.provider, "evt_frozen").await;
     assert_eq!(receipt.expect("read"), None);
+}
+
+/// Roles of a gateway may have logins of their own, so that the one that faces the internet has fewer rights.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revocation_waits_for_what_is_being_accepted_under_another_login() {
+    let database = TestDatabase::create().await;
+    let fixture = Fixture::new(&database).await;
+    let login = format!("edge_of_{}", database.name());
+    database.run(format!("CREATE ROLE {login} LOGIN; GRANT INSERT ON log TO {login}")).await;
+    let mut edge = database.raw_as(&login).await;
+    let insert = "INSERT INTO log VALUES (1, 1, 1, 1, 1, 1, 0, 0, gen_random_uuid(), '')";
+    edge.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(format!("BEGIN; {insert}")))).await.expect("under way");
+
+    let early = fixture.store.settle_accepts(Duration::from_millis(100)).await;
+    assert_fails(early, ErrorKind::Unavailable);
+    let store = fixture.store.clone();
+    let settling = tokio::spawn(async move { store.settle_accepts(Duration::from_secs(10)).await });
+    edge.execute("COMMIT").await.expect("committed");
+    settling.await.expect("no panic").expect("settled");
+    edge.close().await.expect("closed");
+    database.run(format!("DROP OWNED BY {login}; DROP ROLE {login}")).await;
 }

@@ -83,6 +83,11 @@ impl TestDatabase {
         server().database(&self.name).connect().await.expect("connected")
     }
 
+    /// The same with the rights of a login of this name.
+    pub async fn raw_as(&self, login: &str) -> PgConnection {
+        server().database(&self.name).username(login).connect().await.expect("connected")
+    }
+
     /// Runs a statement past the store.
     pub async fn run(&self, statement: impl Into<String>) -> Vec<PgRow> {
         let mut connection = self.raw().await;
