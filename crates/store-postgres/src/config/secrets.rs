@@ -120,7 +120,7 @@ async fn add_in(changing: &mut Changing, secret: &NewSecret, unseen: bool) -> Re
         .bind(secret.tenant.as_str())
         .bind(secret.source.as_str())
         .bind(at.as_micros())
-        .bind(secret.not_before.as_micros());
+        .bind(secret.not_before.max(secret.created_at).as_micros());
         for after in changing.rows(retire).await?.iter().map(read) {
             let after = after?;
             let before = Secret { not_after: None, ..after.clone() };

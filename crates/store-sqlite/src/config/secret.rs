@@ -42,7 +42,7 @@ async fn insert(
         let ended = sqlx::query(sql)
             .bind(end.as_micros())
             .bind(source_no.0)
-            .bind(new.not_before.as_micros())
+            .bind(new.not_before.max(new.created_at).as_micros())
             .fetch_all(&mut *connection)
             .await
             .map_err(statement)?;

@@ -74,6 +74,20 @@ pub async fn a_rotation_leaves_planned_ended_and_revoked_secrets_alone(database:
     assert_eq!(ends, wanted.map(|(id, end)| (id.to_owned(), end)));
 }
 
+pub async fn a_rotation_that_begins_in_the_past_ends_what_verifies_now(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    add(&fixture, new_secret("active")).await;
+    add(&fixture, NewSecret { not_before: secs(1), ..new_secret("planned") }).await;
+    let begins = NewSecret { not_before: secs(-86_400), ..new_secret("next") };
+    add(&fixture, NewSecret { retire_others_at: Some(secs(60)), ..begins }).await;
+    let end = async |id: &str| {
+        let found = fixture.store.secret(&tenant_id("acme"), &source_id("stripe-eu"), &secret_id(id)).await;
+        found.expect("read").expect("there").not_after
+    };
+    assert_eq!(end("active").await, Some(secs(60)), "it began after the new one, and before now");
+    assert_eq!((end("planned").await, end("next").await), (None, None));
+}
+
 pub async fn a_revocation_is_seen_and_final(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let added = add(&fixture, new_secret("leaked")).await;
