@@ -64,16 +64,12 @@ async fn a_rejected_event_and_one_that_failed_too_often_become_dead_letters_with
     let site = Site::new(kind);
     let gateway = Gateway::start(&site).await;
     let mut setup = Setup::new(&gateway).await;
-    setup
-        .admin
-        .delete_subscription(v1::DeleteSubscriptionRequest { name: "subscriptions/billing".to_owned() })
-        .await
-        .expect("deleted");
-    setup
-        .admin
-        .create_subscription(subscription("billing", |billing| billing.attempts_max = 2))
-        .await
-        .expect("made");
+    let name = "subscriptions/billing".to_owned();
+    let request = v1::UpdateSubscriptionRequest {
+        subscription: Some(v1::Subscription { name, attempts_max: 2, ..v1::Subscription::default() }),
+        update_mask: Some(prost_types::FieldMask { paths: vec!["attempts_max".to_owned()] }),
+    };
+    setup.admin.update_subscription(request).await.expect("changed");
     let provider = setup.provider(&gateway);
     for (id, entity, number) in
         [("evt_bad", "a", 0), ("evt_after", "a", 1), ("evt_weak", "b", 0), ("evt_last", "b", 1)]

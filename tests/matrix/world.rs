@@ -276,6 +276,7 @@ fn caller(gateway: &Gateway, what: String, arguments: &[String], grants: Vec<Gra
         subject: "tester".to_owned(),
         expires_at: now(),
         grants,
+        claimed: None,
     };
     Caller { what, known, line: Line::new(&gateway.grpc_url(), &token), token }
 }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use portero_auth::{Action, Caller, Grant, Reason, Role, Verifier, allows};
-use portero_directory::Directory;
+use portero_auth::{Action, Caller, Grant, Reason, Role, Verifier, allows, is_outdated};
+use portero_directory::{Directory, Snapshot};
 use portero_types::Clock;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Extensions, Status};
@@ -46,12 +46,8 @@ impl Gate {
         Self { verifier, directory, clock }
     }
 
-    /// The caller whom the bearer token (RFC 6750) names, with all that it may do.
-    pub(crate) async fn caller(&self, metadata: &Metadata) -> Result<Caller, Status> {
-        self.completed(&self.own(metadata).await?).await
-    }
-
-    /// The caller without stored grants: as the entrance found it, or found now where there is no entrance.
+    /// The caller whom the bearer token (RFC 6750) names, without stored grants: as the entrance found it, or found now where there
+    /// is no entrance.
     pub(crate) async fn own(&self, metadata: &Metadata) -> Result<Caller, Status> {
         match &metadata.own {
             Some(own) => Ok(own.clone()),
@@ -69,26 +65,68 @@ impl Gate {
     ///
     /// A grant may have been taken back while the store was out of reach, so stored ones count only while the configuration
     /// in memory is known to be the latest.
-    pub(crate) async fn completed(&self, own: &Caller) -> Result<Caller, Status> {
+    async fn completed(&self, own: &Caller) -> Result<Caller, Status> {
         if self.directory.is_fresh() || self.directory.refresh_now().await.is_ok() {
             return Ok(self.with_stored(own));
         }
-        if own.grants.is_empty() {
+        if own.grants.is_empty() && own.claimed.is_none() {
             return Err(Status::unavailable("the caller's grants cannot be read; retry"));
         }
-        Ok(own.clone())
+        Ok(Self::with_claimed(own, &self.directory.snapshot()))
     }
 
     /// The same by the configuration in memory, however old.
     pub(crate) fn with_stored(&self, own: &Caller) -> Caller {
         let snapshot = self.directory.snapshot();
-        let stored = snapshot.grants_of(&own.issuer, &own.subject).filter_map(|grant| granted(grant));
-        Caller { grants: own.grants.iter().cloned().chain(stored).collect(), ..own.clone() }
+        let mut caller = Self::with_claimed(own, &snapshot);
+        caller
+            .grants
+            .extend(snapshot.grants_of(&own.issuer, &own.subject).filter_map(|grant| granted(grant)));
+        caller
+    }
+
+    /// With what its token grants, as far as the names that the token uses were not given up since.
+    fn with_claimed(own: &Caller, snapshot: &Snapshot) -> Caller {
+        let mut caller = own.clone();
+        caller.grants.extend(own.claimed.as_ref().and_then(|claimed| {
+            claimed.current(
+                |tenant| snapshot.tenant_name_freed_at(tenant),
+                |subscription| snapshot.subscription_name_freed_at(subscription),
+            )
+        }));
+        caller
     }
 
     /// Whether tokens of this issuer are believed at all.
     pub(crate) fn trusts(&self, issuer: &str) -> bool {
         self.verifier.trusts(issuer)
+    }
+
+    /// The caller with all that it may do, and what `judge` says of it by the configuration in memory.
+    ///
+    /// Before anybody is refused for something that is not there, a grant or what it asks for, the configuration is looked at once
+    /// more, whatever it is that lacks: so what was made at another gateway a moment ago counts, and the time that a refusal
+    /// takes does not tell what exists. When that look fails, the refusal stays as it is.
+    pub(crate) async fn judged<T>(
+        &self,
+        own: &Caller,
+        rpc: &'static str,
+        judge: impl Fn(&Caller, &Snapshot) -> Result<T, Status>,
+    ) -> Result<(Caller, T), Status> {
+        let mut caller = self.completed(own).await?;
+        let mut judged = judge(&caller, &self.directory.snapshot());
+        if judged.as_ref().is_err_and(is_for_want_of_something) && self.directory.catch_up().await {
+            caller = self.completed(own).await?;
+            judged = judge(&caller, &self.directory.snapshot());
+        }
+        let said = judged.map_err(|status| {
+            if status.code() == Code::PermissionDenied {
+                let Caller { issuer, subject, .. } = &caller;
+                tracing::info!(rpc, issuer, subject, "a call was refused: its caller may not do this");
+            }
+            status
+        })?;
+        Ok((caller, said))
     }
 
     /// Refuses a caller who may not do this. The answer depends on the caller and on the name of the action alone, so that
@@ -98,13 +136,15 @@ impl Gate {
             return Ok(());
         }
         let Caller { issuer, subject, .. } = caller;
-        tracing::info!(
-            rpc = action.name(),
-            issuer,
-            subject,
-            "a call was refused: its caller may not do this"
-        );
-        Err(if caller.grants.is_empty() {
+        Err(if is_outdated(caller, action) {
+            denied(
+                "GRANT_OUTDATED",
+                format!(
+                    "the token of {subject:?}, known by {issuer:?}, was issued before a tenant or subscription that it names was \
+                     deleted (by its 'iat'; one without counts as older), so it grants nothing under that name: get a new token"
+                ),
+            )
+        } else if caller.grants.is_empty() && caller.claimed.is_none() {
             denied(
                 "NO_GRANT",
                 format!(
@@ -122,12 +162,21 @@ impl Gate {
         })
     }
 
-    /// Both at once.
-    pub(crate) async fn check(&self, metadata: &Metadata, action: Action<'_>) -> Result<Caller, Status> {
-        let caller = self.caller(metadata).await?;
-        Self::permit(&caller, action)?;
-        Ok(caller)
+    /// The caller with all that it may do, if it may do this.
+    pub(crate) async fn allowed(&self, own: &Caller, action: Action<'_>) -> Result<Caller, Status> {
+        let judged = self.judged(own, action.name(), |caller, _| Self::permit(caller, action)).await;
+        judged.map(|(caller, ())| caller)
     }
+
+    /// The caller whom the metadata name, if it may do this.
+    pub(crate) async fn check(&self, metadata: &Metadata, action: Action<'_>) -> Result<Caller, Status> {
+        self.allowed(&self.own(metadata).await?, action).await
+    }
+}
+
+/// Whether something that another gateway may have made by now would change a refusal.
+fn is_for_want_of_something(refusal: &Status) -> bool {
+    matches!(refusal.code(), Code::PermissionDenied | Code::NotFound)
 }
 
 /// A caller who may not do what it asks for; `reason` is a stable code.
@@ -161,7 +210,7 @@ fn bearer(metadata: &MetadataMap) -> Result<&str, Status> {
         return Err(coded(
             Code::Unauthenticated,
             "TOKEN_REPEATED",
-            "the metadata 'authorization' is there more than once",
+            "the metadata 'authorization' is there more than once: send one token",
         ));
     }
     match value.split_once(' ') {

@@ -39,6 +39,7 @@ pub(crate) fn from_store(error: &portero_store::Error) -> Status {
         ErrorKind::AlreadyExists => Status::already_exists(message),
         ErrorKind::NotFound => Status::not_found(message),
         ErrorKind::FailedPrecondition => Status::failed_precondition(message),
+        ErrorKind::Exhausted => Status::resource_exhausted(message),
         ErrorKind::Fenced => Status::aborted("another gateway took over; reconnect"),
         ErrorKind::Corrupt | ErrorKind::SchemaMismatch => {
             tracing::error!(error = %message, cause = cause(error), "the store holds what it must not");

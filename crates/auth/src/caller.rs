@@ -3,6 +3,8 @@
 use portero_types::limits::SUBJECT_BYTES_MAX;
 use portero_types::{SubscriptionId, TenantId, Timestamp};
 
+use crate::Claimed;
+
 /// Most subscriptions in one grant.
 pub const SUBSCRIPTIONS_PER_GRANT_MAX: usize = 100;
 
@@ -163,6 +165,9 @@ pub struct Caller {
     pub expires_at: Timestamp,
     /// What it may do: any one of them is enough. A caller without any is known, and may do nothing.
     pub grants: Vec<Grant>,
+    /// What its token grants beside that. It is not among `grants` until somebody who knows which names were given up has put
+    /// there what is current of it.
+    pub claimed: Option<Claimed>,
 }
 
 /// Whether this may be a caller's name.

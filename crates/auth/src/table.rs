@@ -2,7 +2,7 @@
 
 use portero_types::TenantId;
 
-use crate::{Action, Caller, Grant, Role, SubscriptionRef, SubscriptionScope};
+use crate::{Action, Caller, Claimed, Grant, Role, SubscriptionRef, SubscriptionScope};
 
 /// Whether this caller may do this: one of its grants is enough. The token's expiry was checked when the caller was made; a
 /// long stream checks it again.
@@ -10,6 +10,20 @@ use crate::{Action, Caller, Grant, Role, SubscriptionRef, SubscriptionScope};
 pub fn allows(caller: &Caller, action: Action<'_>) -> bool {
     let (roles, scope) = row(action);
     caller.grants.iter().any(|grant| roles.contains(&grant.role) && scope.is_within(grant))
+}
+
+/// Whether a caller who was refused this may be so because not all that its token grants is [current](Claimed::current). What the
+/// action names decides by its name alone, so that the answer does not tell whose it is, or whether it is there.
+#[must_use]
+pub fn is_outdated(caller: &Caller, action: Action<'_>) -> bool {
+    let (roles, scope) = row(action);
+    caller.claimed.as_ref().is_some_and(|Claimed { grant, .. }| {
+        let is_named = match scope {
+            Scope::Events(subscription) => grant.subscriptions.contains(subscription.id),
+            Scope::Anything | Scope::Installation | Scope::Tenant(_) => true,
+        };
+        roles.contains(&grant.role) && is_named && !caller.grants.contains(grant)
+    })
 }
 
 /// What of the installation an action touches.

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portero_types::Timestamp;
 use serde::Deserialize;
 
-use crate::{Algorithm, Reason};
+use crate::{Algorithm, Grant, Reason};
 
 /// Longest token that is looked at, bytes. Tokens of identity providers and Kubernetes are 1 to 3 KiB.
 pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -33,7 +33,7 @@ struct Header {
     b64: Option<bool>,
 }
 
-/// The claims that are read. A repeated one makes the token malformed.
+/// The claims that are read. A repeated one makes the token malformed, as a repeated header field does.
 #[derive(Deserialize)]
 pub(crate) struct Claims {
     pub(crate) iss: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Claims {
     pub(crate) exp: Option<NumericDate>,
     pub(crate) nbf: Option<NumericDate>,
     pub(crate) iat: Option<NumericDate>,
-    pub(crate) portero: Option<serde_json::Value>,
+    pub(crate) portero: Option<GrantClaim>,
 }
 
 /// One audience or several (RFC 7519 section 4.1.3).
@@ -51,6 +51,55 @@ pub(crate) struct Claims {
 pub(crate) enum Audience {
     One(String),
     Several(Vec<String>),
+}
+
+/// The claim `portero`, which not every issuer may make: what is wrong with it is found when it is used.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(crate) enum GrantClaim {
+    Object(Members),
+    Other(serde::de::IgnoredAny),
+}
+
+impl GrantClaim {
+    /// The grant; one that is not understood as a whole is none.
+    pub(crate) fn grant(self) -> Result<Grant, Reason> {
+        let Self::Object(Members(members)) = self else { return Err(Reason::GrantMalformed) };
+        let mut object = serde_json::Map::new();
+        for (name, value) in members {
+            // Which of two would count is a matter of taste, so neither does.
+            if object.insert(name, value).is_some() {
+                return Err(Reason::GrantMalformed);
+            }
+        }
+        let grant: Grant = serde_json::from_value(object.into()).map_err(|_| Reason::GrantMalformed)?;
+        grant.check().map(|()| grant).map_err(|_| Reason::GrantMalformed)
+    }
+}
+
+/// The members of an object as they are there, repeated ones too.
+pub(crate) struct Members(Vec<(String, serde_json::Value)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
 }
 
 impl Audience {
@@ -91,12 +140,12 @@ impl<'a> Unverified<'a> {
         }
         let (signed, signature) = token.rsplit_once('.').ok_or(Reason::TokenMalformed)?;
         let (header, claims) = signed.split_once('.').ok_or(Reason::TokenMalformed)?;
-        let header: Header = serde_json::from_slice(&decode(header)?).map_err(|_| Reason::TokenMalformed)?;
+        let header: Header = serde_json::from_slice(&object(header)?).map_err(|_| Reason::TokenMalformed)?;
         let algorithm = algorithm(&header.alg)?;
         if header.crit.is_some() || header.b64 == Some(false) || signature.is_empty() {
             return Err(Reason::TokenMalformed);
         }
-        let claims: Claims = serde_json::from_slice(&decode(claims)?).map_err(|e| match e.classify() {
+        let claims: Claims = serde_json::from_slice(&object(claims)?).map_err(|e| match e.classify() {
             serde_json::error::Category::Data => Reason::ClaimsMalformed,
             serde_json::error::Category::Io
             | serde_json::error::Category::Syntax
@@ -116,6 +165,8 @@ fn algorithm(name: &str) -> Result<Algorithm, Reason> {
     Algorithm::from_name(name).ok_or(Reason::AlgorithmNotAllowed)
 }
 
-fn decode(part: &str) -> Result<Vec<u8>, Reason> {
-    URL_SAFE_NO_PAD.decode(part).map_err(|_| Reason::TokenMalformed)
+/// A part that is a JSON object (RFC 7519 section 7.2); the library would take a list of its values too.
+fn object(part: &str) -> Result<Vec<u8>, Reason> {
+    let json = URL_SAFE_NO_PAD.decode(part).map_err(|_| Reason::TokenMalformed)?;
+    if json.trim_ascii_start().starts_with(b"{") { Ok(json) } else { Err(Reason::TokenMalformed) }
 }

@@ -10,8 +10,8 @@ use crate::cache::KeyCache;
 use crate::caller::is_subject;
 use crate::jwks::VerifyKey;
 use crate::source::InvalidSource;
-use crate::token::{Claims, Unverified};
-use crate::{Algorithm, Caller, Grant, KeySource, Reason, metrics};
+use crate::token::{Claims, GrantClaim, Unverified};
+use crate::{Algorithm, Caller, Claimed, Grant, KeySource, Reason, metrics};
 
 /// How far the issuer's clock and ours may differ: added to `exp`, taken from `nbf` and `iat`.
 pub const LEEWAY: Duration = Duration::from_secs(30);
@@ -219,12 +219,10 @@ impl Issuer {
         let expires_at = claims.exp.ok_or(Reason::ExpiryMissing)?.0;
         let subject = claims.sub.filter(|sub| is_subject(sub)).ok_or(Reason::ClaimsMalformed)?;
         let configured = self.subjects.iter().filter(|(pattern, _)| pattern.matches(&subject));
-        let mut grants: Vec<Grant> = configured.map(|(_, grant)| grant.clone()).collect();
-        if let Some(claim) = claims.portero.filter(|_| self.grants_in_token) {
-            let grant: Grant = serde_json::from_value(claim).map_err(|_| Reason::GrantMalformed)?;
-            grant.check().map_err(|_| Reason::GrantMalformed)?;
-            grants.push(grant);
-        }
-        Ok(Caller { issuer: name.to_owned(), subject, expires_at, grants })
+        let grants = configured.map(|(_, grant)| grant.clone()).collect();
+        let claim = claims.portero.filter(|_| self.grants_in_token).map(GrantClaim::grant).transpose()?;
+        let issued_at = claims.iat.map(|iat| iat.0);
+        let claimed = claim.map(|grant| Claimed { grant, issued_at });
+        Ok(Caller { issuer: name.to_owned(), subject, expires_at, grants, claimed })
     }
 }

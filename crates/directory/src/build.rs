@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portero_keyring::Keyring;
-use portero_store::{ConfigDelta, ConfigSnapshot, Grant, Removed, Subscription, Tenant, TenantKey};
-use portero_types::{SourceNo, TenantNo};
+use portero_store::{
+    ConfigDelta, ConfigSnapshot, FreedName, Grant, Name, Removed, Subscription, Tenant, TenantKey,
+};
+use portero_types::{SourceNo, TenantNo, Timestamp};
 
 use crate::grants::Grants;
 use crate::keys::Held;
+use crate::secrets;
 use crate::snapshot::{Origin, Snapshot, Source};
 
 impl Snapshot {
@@ -23,6 +26,7 @@ impl Snapshot {
             secrets: stored.secrets,
             subscriptions: stored.subscriptions,
             grants: stored.grants,
+            freed_names: stored.freed_names,
             removed: Removed::default(),
         };
         Self::default().changed(everything, keyring, former)
@@ -34,11 +38,24 @@ impl Snapshot {
         self.clone().changed(delta, keyring, None)
     }
 
+    /// This with what can be opened of these rows, which are all data keys of some tenants; `None` when it is the same.
+    #[must_use]
+    pub(crate) fn reopened(&self, rows: Vec<TenantKey>, keyring: &Keyring) -> Option<Self> {
+        let tenants: BTreeSet<TenantNo> = rows.iter().map(|row| row.tenant_no).collect();
+        let delta = ConfigDelta { revision: self.revision, tenant_keys: rows, ..ConfigDelta::default() };
+        let after = self.apply(delta, keyring);
+        let is_same = |no: &TenantNo| match (self.keys.get(no), after.keys.get(no)) {
+            (Some(former), Some(held)) => Arc::ptr_eq(former, held),
+            _ => false,
+        };
+        (!tenants.iter().all(is_same)).then_some(after)
+    }
+
     fn changed(mut self, mut delta: ConfigDelta, keyring: &Keyring, known: Option<&Self>) -> Self {
         self.revision = delta.revision;
         let removed = std::mem::take(&mut delta.removed);
         let rekeyed = self.change_keys(std::mem::take(&mut delta.tenant_keys), &removed, keyring, known);
-        let origins = self.touched(&mut delta, &removed, &rekeyed);
+        let origins = self.touched(&mut delta, &removed, &rekeyed, known);
         for no in &removed.sources {
             self.remove_source(*no);
         }
@@ -47,13 +64,18 @@ impl Snapshot {
             let held = self.keys.get(&origin.source.tenant_no);
             let source = match former {
                 Some(former) if former.origin == origin && former.is_held_by(held) => Arc::clone(former),
-                _ => Arc::new(Source::build(origin, held.map(Arc::clone))),
+                _ => {
+                    let source = Source::build(origin, held.map(Arc::clone));
+                    secrets::tell(former.map(Arc::as_ref), &source);
+                    Arc::new(source)
+                }
             };
             self.put_source(source);
         }
         self.change_tenants(delta.tenants, &removed);
         self.change_subscriptions(delta.subscriptions, &removed);
         self.change_grants(delta.grants, &removed);
+        self.change_freed_names(delta.freed_names);
         self
     }
 
@@ -63,6 +85,7 @@ impl Snapshot {
         delta: &mut ConfigDelta,
         removed: &Removed,
         rekeyed: &BTreeSet<TenantNo>,
+        former: Option<&Self>,
     ) -> Vec<Origin> {
         let mut touched: BTreeMap<SourceNo, Touched> = BTreeMap::new();
         if !rekeyed.is_empty() {
@@ -76,6 +99,7 @@ impl Snapshot {
         for mut secret in std::mem::take(&mut delta.secrets) {
             // Whether somebody saw it makes no difference to what it verifies.
             secret.unseen = false;
+            secret.revoked_at = secret.revoked_at.or_else(|| former.unwrap_or(self).revoked_before(&secret));
             touched.entry(secret.source_no).or_default().secrets.push(secret);
         }
         for no in &removed.secrets {
@@ -101,6 +125,22 @@ impl Snapshot {
         origins.collect()
     }
 
+    /// When a secret was revoked that is not any more: there is no way back, so the database lost its latest changes, or somebody
+    /// wrote to it.
+    fn revoked_before(&self, secret: &portero_store::Secret) -> Option<Timestamp> {
+        let source = self.sources_by_no.get(self.source_of_secret.get(&secret.no)?)?;
+        let known = source.origin.secrets.iter().find(|known| known.no == secret.no)?;
+        let is_same = (known.source_no, &known.id, known.created_at)
+            == (secret.source_no, &secret.id, secret.created_at);
+        let revoked_at = known.revoked_at.filter(|_| is_same)?;
+        tracing::error!(
+            tenant.id = %source.tenant, source.id = %source.id, secret.id = %secret.id,
+            "a secret that was revoked is not any more, because the database lost changes or was written to: \
+             revoke it again, for only processes that know of it go on refusing it"
+        );
+        Some(revoked_at)
+    }
+
     /// Opens changed data keys; whose are others now.
     fn change_keys(
         &mut self,
@@ -120,11 +160,13 @@ impl Snapshot {
             if self.keys.get(&no).is_none_or(|former| !Arc::ptr_eq(former, &held)) {
                 rekeyed.insert(no);
             }
-            if held.is_complete() {
-                self.unopened.remove(&no)
-            } else {
-                self.unopened.insert(no)
-            };
+            let was_unopened = known.unwrap_or(self).unopened.contains(&no);
+            if !held.is_complete() {
+                self.unopened.insert(no);
+            } else if self.unopened.remove(&no) || was_unopened {
+                let tenant = rows.first().map(|row| &row.tenant);
+                tracing::info!(tenant.id = ?tenant, "all data keys of a tenant can be opened again");
+            }
             self.keys.insert(no, held);
         }
         for no in &removed.tenant_keys {
@@ -141,6 +183,7 @@ impl Snapshot {
         self.sources_by_key.remove(&source.ingest_key);
         for secret in &source.origin.secrets {
             self.source_of_secret.remove(&secret.no);
+            self.unreadable.remove(&secret.no);
         }
         let named = Arc::make_mut(self.sources_by_id.entry(source.id.clone()));
         named.remove(&no);
@@ -154,6 +197,7 @@ impl Snapshot {
         for secret in &source.origin.secrets {
             self.source_of_secret.insert(secret.no, source.no);
         }
+        self.unreadable.extend(source.unreadable().iter().map(|secret| secret.no));
         self.sources_by_key.insert(source.ingest_key, Arc::clone(&source));
         Arc::make_mut(self.sources_by_id.entry(source.id.clone())).insert(source.no);
         self.sources_by_no.insert(source.no, source);
@@ -194,6 +238,15 @@ impl Snapshot {
             self.grants_by_no.insert(grant.no, grant);
         }
         self.grants = Arc::new(Grants::new(self.grants_by_no.values().map(Arc::clone)));
+    }
+
+    fn change_freed_names(&mut self, changed: Vec<FreedName>) {
+        for FreedName { name, at } in changed {
+            match name {
+                Name::Tenant(id) => self.freed_tenants.insert(id, at),
+                Name::Subscription(id) => self.freed_subscriptions.insert(id, at),
+            }
+        }
     }
 }
 

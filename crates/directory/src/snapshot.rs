@@ -1,9 +1,10 @@
 //! All configuration at one revision, made ready for use.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use portero_keyring::{OpenError, TenantKeys, secret_aad};
+use portero_keyring::{OpenError, TenantKeys};
 use portero_recipe::{Recipe, Secret};
 use portero_store::{Grant, Limits, Revision, Subscription, Tenant, TenantKey};
 use portero_types::{
@@ -14,6 +15,8 @@ use portero_types::{
 use crate::grants::Grants;
 use crate::keys::Held;
 use crate::map::SharedMap;
+use crate::secrets::{self, Unreadable};
+use crate::settings::Settings;
 
 /// All configuration at one revision. Immutable; a later one shares with it what did not change.
 #[derive(Clone, Debug, Default)]
@@ -26,12 +29,16 @@ pub struct Snapshot {
     pub(crate) keys: SharedMap<TenantNo, Arc<Held>>,
     /// The tenants of which not every data key could be opened.
     pub(crate) unopened: BTreeSet<TenantNo>,
+    /// The secrets that cannot be read, of all sources.
+    pub(crate) unreadable: BTreeSet<SecretNo>,
     pub(crate) tenants: SharedMap<TenantId, Arc<Tenant>>,
     pub(crate) tenants_by_no: SharedMap<TenantNo, Arc<Tenant>>,
     pub(crate) subscriptions: SharedMap<SubscriptionId, Arc<Subscription>>,
     pub(crate) subscriptions_by_no: SharedMap<SubscriptionNo, Arc<Subscription>>,
     pub(crate) grants_by_no: SharedMap<GrantNo, Arc<Grant>>,
     pub(crate) grants: Arc<Grants>,
+    pub(crate) freed_tenants: SharedMap<TenantId, Timestamp>,
+    pub(crate) freed_subscriptions: SharedMap<SubscriptionId, Timestamp>,
 }
 
 /// One inbound endpoint of a tenant, ready to verify.
@@ -51,8 +58,8 @@ pub struct Source {
     pub ingest_key: IngestKey,
     /// The URL as configured at the provider, for recipes that sign it; several while it moves.
     pub public_urls: Vec<String>,
-    /// What the recipe wants to know beside the secrets.
-    pub settings: BTreeMap<String, String>,
+    /// What the recipe wants to know beside the secrets; nothing when there is a fault.
+    pub settings: Settings,
     /// Until when a handshake may bring its secret, once.
     pub secret_expected_until: Option<Timestamp>,
     /// How much it may send.
@@ -70,8 +77,11 @@ pub struct Source {
 pub struct Verification {
     /// How to verify and read them.
     pub recipe: Arc<Recipe>,
-    /// Every secret, including those whose time has not come or is over: ask each with the present time.
+    /// Every secret, including those whose time has not come or is over: ask each with the present time. Those that cannot be
+    /// read are among them, so that nobody is refused for good whom they may have proven.
     pub secrets: Vec<Secret>,
+    /// Which secrets cannot be read.
+    pub unreadable: Vec<Unreadable>,
     /// What seals what they bring.
     pub keys: Arc<TenantKeys>,
 }
@@ -88,12 +98,9 @@ pub enum Fault {
     /// The tenant's data key cannot be opened.
     #[error("the tenant's data key cannot be opened: {0}")]
     DataKey(OpenError),
-    /// The tenant's data keys cannot open a secret.
-    #[error("the tenant's data key does not open the secret {0}")]
-    SecretSealed(SecretId),
-    /// A secret does not have the form that the recipe needs.
-    #[error("the secret {0} does not have the form that the recipe needs")]
-    SecretInvalid(SecretId),
+    /// The tenant's data keys cannot open a secret setting.
+    #[error("the tenant's data key does not open the setting {0}")]
+    SettingSealed(String),
 }
 
 /// The rows of a source and of its secrets, these in the order of their numbers.
@@ -135,10 +142,22 @@ impl Snapshot {
         self.keys.get(&no).map(|held| held.keys.as_ref())
     }
 
+    /// How many secrets cannot be read, of all sources that could use them.
+    #[must_use]
+    pub fn secrets_unreadable(&self) -> usize {
+        self.unreadable.len()
+    }
+
     /// Tenants of which not every data key could be opened.
     #[must_use]
     pub fn tenants_unopened(&self) -> usize {
         self.unopened.len()
+    }
+
+    /// Tenants of which not every data key could be opened, by number, after one of them.
+    pub(crate) fn unopened_after(&self, after: Option<TenantNo>) -> impl Iterator<Item = TenantNo> {
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.unopened.range((first, Bound::Unbounded)).copied()
     }
 
     /// This without the data keys that are not those of these rows. In another line of history a number and a version may
@@ -185,6 +204,18 @@ impl Snapshot {
         self.grants.of(issuer, subject)
     }
 
+    /// When a tenant of this name was last deleted or erased, whether there is another one of it by now or not.
+    #[must_use]
+    pub fn tenant_name_freed_at(&self, id: &TenantId) -> Option<Timestamp> {
+        self.freed_tenants.get(id).copied()
+    }
+
+    /// When a subscription of this name was last deleted, whether there is another one of it by now or not.
+    #[must_use]
+    pub fn subscription_name_freed_at(&self, id: &SubscriptionId) -> Option<Timestamp> {
+        self.freed_subscriptions.get(id).copied()
+    }
+
     /// The sources of a name, at most one of each tenant, in no order.
     pub fn sources_named(&self, id: &SourceId) -> impl Iterator<Item = &Arc<Source>> {
         let numbers = self.sources_by_id.get(id).into_iter().flat_map(|numbers| numbers.iter());
@@ -207,6 +238,12 @@ impl Source {
         }
     }
 
+    /// Its secrets that cannot be read. A source with a fault tells of the fault alone.
+    #[must_use]
+    pub fn unreadable(&self) -> &[Unreadable] {
+        self.verification.as_ref().map_or(&[], |verification| &verification.unreadable)
+    }
+
     /// The name of one of its secrets.
     #[must_use]
     pub fn secret_id(&self, no: SecretNo) -> Option<&SecretId> {
@@ -221,7 +258,14 @@ impl Source {
 
     pub(crate) fn build(origin: Origin, held: Option<Arc<Held>>) -> Self {
         let row = &origin.source;
-        let verification = Verification::build(&origin, held.as_deref());
+        let built = Verification::build(&origin, held.as_deref()).and_then(|verification| {
+            let settings = Settings::open(row, &verification.recipe, &verification.keys)?;
+            Ok((settings, verification))
+        });
+        let (settings, verification) = match built {
+            Ok((settings, verification)) => (settings, Ok(verification)),
+            Err(fault) => (Settings::default(), Err(fault)),
+        };
         if let Err(fault) = &verification {
             tracing::error!(
                 tenant.id = %row.tenant, source.id = %row.id, %fault,
@@ -236,7 +280,7 @@ impl Source {
             provider: row.provider.clone(),
             ingest_key: row.ingest_key,
             public_urls: row.public_urls.clone(),
-            settings: row.settings.clone(),
+            settings,
             secret_expected_until: row.secret_expected_until,
             limits: row.limits,
             verification,
@@ -255,32 +299,7 @@ impl Verification {
         } else {
             Recipe::preset(&row.preset).ok_or(Fault::PresetUnknown)?
         };
-        let secrets = origin
-            .secrets
-            .iter()
-            .map(|secret| (secret.revoked_at.is_some(), open_secret(secret, row, &recipe, &keys)))
-            // A revoked one serves to explain refusals, and to nothing that a source could not do without.
-            .filter(|(is_revoked, opened)| !is_revoked || opened.is_ok())
-            .map(|(_, opened)| opened)
-            .collect::<Result<_, _>>()?;
-        Ok(Self { recipe, secrets, keys })
+        let (secrets, unreadable) = secrets::read(row, &origin.secrets, &recipe, &keys);
+        Ok(Self { recipe, secrets, unreadable, keys })
     }
-}
-
-/// Opens a source's secret and reads it as the recipe wants it.
-///
-/// # Errors
-/// [`Fault::SecretSealed`] or [`Fault::SecretInvalid`].
-pub fn open_secret(
-    secret: &portero_store::Secret,
-    source: &portero_store::Source,
-    recipe: &Recipe,
-    keys: &TenantKeys,
-) -> Result<Secret, Fault> {
-    let aad = secret_aad(&source.tenant, &source.id, &secret.id);
-    let value = keys.open(&aad, &secret.sealed.0).map_err(|_| Fault::SecretSealed(secret.id.clone()))?;
-    let invalid = || Fault::SecretInvalid(secret.id.clone());
-    let value = std::str::from_utf8(&value).map_err(|_| invalid())?;
-    let opened = Secret::new(recipe, secret.no, value, secret.not_before, secret.not_after);
-    Ok(opened.map_err(|_| invalid())?.revoked(secret.revoked_at))
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use portero_keyring::{DataKey, Keyring, TenantKeys};
 use portero_store::{
-    Change, ConfigChanges, ConfigDelta, ConfigSnapshot, ConfigStore, Error, ErrorKind, Grant, NewGrant,
-    NewSecret, NewSource, NewSubscription, NewTenant, Page, Removed, Replica, ReplicaEcho, ReplicaReport,
-    Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
-    TenantKey, TenantUpdate,
+    Change, ConfigChanges, ConfigDelta, ConfigSnapshot, ConfigStore, Error, ErrorKind, FreedName, Grant,
+    NewGrant, NewSecret, NewSource, NewSubscription, NewTenant, Page, Removed, Replica, ReplicaEcho,
+    ReplicaReport, Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate,
+    Tenant, TenantKey, TenantUpdate,
 };
 use portero_types::{
     GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, TenantNo, Timestamp,
@@ -34,6 +34,8 @@ struct State {
     down: bool,
     snapshots_read: usize,
     deltas_read: usize,
+    keys_read: usize,
+    looks: usize,
     database_time: Timestamp,
     history: String,
     replicas: BTreeMap<ReplicaId, Replica>,
@@ -49,6 +51,8 @@ impl FixedConfig {
             down: false,
             snapshots_read: 0,
             deltas_read: 0,
+            keys_read: 0,
+            looks: 0,
             database_time: Timestamp::EPOCH,
             history: "1".to_owned(),
             replicas: BTreeMap::new(),
@@ -63,6 +67,12 @@ impl FixedConfig {
             state.snapshot.revision.0 += 1;
             state.former.insert(state.snapshot.revision, state.snapshot.clone());
         });
+    }
+
+    /// The present revision.
+    #[must_use]
+    pub fn present(&self) -> Revision {
+        self.with(|state| state.snapshot.revision)
     }
 
     /// Makes every call fail, or ends that.
@@ -104,6 +114,23 @@ impl FixedConfig {
     #[must_use]
     pub fn deltas_read(&self) -> usize {
         self.with(|state| state.deltas_read)
+    }
+
+    /// How many data keys were read beside the configuration.
+    #[must_use]
+    pub fn keys_read(&self) -> usize {
+        self.with(|state| state.keys_read)
+    }
+
+    /// How often the revision was asked for.
+    #[must_use]
+    pub fn looks(&self) -> usize {
+        self.with(|state| state.looks)
+    }
+
+    /// Changes rows past the store: no revision tells of it.
+    pub fn tamper(&self, change: impl FnOnce(&mut ConfigSnapshot)) {
+        self.with(|state| change(&mut state.snapshot));
     }
 
     /// Forgets what was deleted until now, as stores do after a day.
@@ -158,6 +185,8 @@ fn difference(former: &ConfigSnapshot, present: &ConfigSnapshot) -> ConfigDelta 
     delta.secrets = compare(&former.secrets, &present.secrets, |row| row.no, secrets);
     delta.subscriptions = compare(&former.subscriptions, &present.subscriptions, |row| row.no, subscriptions);
     delta.grants = compare(&former.grants, &present.grants, |row| row.no, grants);
+    let is_new = |freed: &&FreedName| !former.freed_names.contains(freed);
+    delta.freed_names = present.freed_names.iter().filter(is_new).cloned().collect();
     delta
 }
 
@@ -175,7 +204,11 @@ fn compare<T: Clone + PartialEq, N: PartialEq>(
 #[async_trait]
 impl ConfigStore for FixedConfig {
     async fn revision(&self) -> Result<Revision> {
-        self.call(|state| state.snapshot.revision).await
+        self.call(|state| {
+            state.looks += 1;
+            state.snapshot.revision
+        })
+        .await
     }
     async fn snapshot(&self) -> Result<ConfigSnapshot> {
         self.call(|state| {
@@ -197,8 +230,21 @@ impl ConfigStore for FixedConfig {
         })
         .await
     }
+    async fn tenant_keys_of(&self, tenants: &[TenantNo]) -> Result<Vec<TenantKey>> {
+        self.call(|state| {
+            let keys = state.snapshot.tenant_keys.iter().filter(|key| tenants.contains(&key.tenant_no));
+            let keys: Vec<_> = keys.cloned().collect();
+            state.keys_read += keys.len();
+            keys
+        })
+        .await
+    }
     async fn report(&self, report: &ReplicaReport) -> Result<ReplicaEcho> {
         self.call(|state| {
+            state.looks += 1;
+            if report.first && !state.replicas.contains_key(&report.replica) {
+                state.replicas.retain(|_, known| known.instance != report.instance);
+            }
             let now = state.database_time;
             let replica = Replica {
                 id: report.replica,
@@ -217,6 +263,11 @@ impl ConfigStore for FixedConfig {
                 revision: state.snapshot.revision,
                 database_time: now,
                 edges: state.replicas.values().map(|replica| u32::from(replica.is_live_edge())).sum(),
+                others: state
+                    .replicas
+                    .values()
+                    .map(|replica| u32::from(replica.live && replica.id != report.replica))
+                    .sum(),
                 history: state.history.clone(),
             }
         })

@@ -70,6 +70,7 @@ impl SecretUses {
                 ErrorKind::AlreadyExists
                 | ErrorKind::NotFound
                 | ErrorKind::FailedPrecondition
+                | ErrorKind::Exhausted
                 | ErrorKind::Refused
                 | ErrorKind::Fenced
                 | ErrorKind::Corrupt

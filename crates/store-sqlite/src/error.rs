@@ -121,6 +121,7 @@ const fn message(kind: ErrorKind) -> &'static str {
         ErrorKind::AlreadyExists => "a resource with this name exists",
         ErrorKind::NotFound => "the resource does not exist",
         ErrorKind::FailedPrecondition => "the resource cannot be changed in its present state",
+        ErrorKind::Exhausted => "there are as many of these as there may be",
         ErrorKind::Fenced => "this session was fenced",
         ErrorKind::Corrupt => "the database file or a stored row is not valid",
         ErrorKind::SchemaMismatch => "the database's schema does not fit this program; run `portero migrate`",

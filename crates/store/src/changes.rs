@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use portero_types::{GrantNo, SecretNo, SourceNo, SubscriptionNo, TenantNo, Timestamp};
 
-use crate::{ConfigSnapshot, Grant, Revision, Secret, Source, Subscription, Tenant, TenantKey};
+use crate::{
+    ConfigSnapshot, FreedName, Grant, Name, Revision, Secret, Source, Subscription, Tenant, TenantKey,
+};
 
 /// What changed since a revision.
 #[derive(Clone, Debug)]
@@ -44,6 +46,8 @@ pub struct ConfigDelta {
     pub subscriptions: Vec<Subscription>,
     /// Grants.
     pub grants: Vec<Grant>,
+    /// Names that were given up, once more or for the first time.
+    pub freed_names: Vec<FreedName>,
     /// What is gone. Some of it may never have been known.
     pub removed: Removed,
 }
@@ -107,7 +111,8 @@ impl Secret {
 }
 
 impl ConfigSnapshot {
-    /// Applies a delta that was asked for with this snapshot's revision. Everything is in the order of numbers afterwards.
+    /// Applies a delta that was asked for with this snapshot's revision. Everything is in the order of numbers
+    /// or names afterwards.
     pub fn apply(&mut self, delta: ConfigDelta) {
         self.revision = delta.revision;
         let Removed { tenants, tenant_keys, sources, secrets, subscriptions, grants } = delta.removed;
@@ -121,6 +126,9 @@ impl ConfigSnapshot {
         merge(&mut self.secrets, delta.secrets, secrets, |secret| secret.no);
         merge(&mut self.subscriptions, delta.subscriptions, subscriptions, |subscription| subscription.no);
         merge(&mut self.grants, delta.grants, grants, |grant| grant.no);
+        let all = std::mem::take(&mut self.freed_names).into_iter().chain(delta.freed_names);
+        let by_name: BTreeMap<Name, FreedName> = all.map(|freed| (freed.name.clone(), freed)).collect();
+        self.freed_names = by_name.into_values().collect();
     }
 }
 

@@ -9,8 +9,8 @@ use portero_types::{
 };
 
 use crate::{
-    Change, ConfigChanges, Grant, Limits, NewGrant, NewSource, Replica, ReplicaEcho, ReplicaReport, Source,
-    SourceUpdate, TenantKey,
+    Change, ConfigChanges, FreedName, Grant, Limits, NewGrant, NewSource, Replica, ReplicaEcho,
+    ReplicaReport, Source, SourceUpdate, TenantKey,
 };
 
 /// The number of the last configuration change. It rises with every change, in the change's own transaction.
@@ -115,7 +115,7 @@ pub struct NewSecret {
     /// When it begins to verify.
     pub not_before: Timestamp,
     /// A rotation: when the source's other secrets that have no end yet cease to verify; `None` leaves them as they are, and so
-    /// are those that begin later than this one in any case.
+    /// are those in any case that begin later than both this one and now.
     pub retire_others_at: Option<Timestamp>,
     /// Now.
     pub created_at: Timestamp,
@@ -250,6 +250,8 @@ pub struct ConfigSnapshot {
     pub subscriptions: Vec<Subscription>,
     /// Every grant.
     pub grants: Vec<Grant>,
+    /// Every name that a tenant or a subscription gave up.
+    pub freed_names: Vec<FreedName>,
 }
 
 /// Looks after configuration. Every change of what gateways act upon raises the revision in the same transaction.
@@ -269,8 +271,13 @@ pub trait ConfigStore: Send + Sync + 'static {
     /// What changed since a revision, as one transaction sees it. Spans tenants. What was deleted is known for a day.
     async fn changes(&self, since: Revision) -> crate::Result<ConfigChanges>;
 
+    /// All data keys of these tenants as they are wrapped now, in the order of tenants' numbers and versions. Of a tenant that is
+    /// not there or was erased there are none. Spans tenants.
+    async fn tenant_keys_of(&self, tenants: &[TenantNo]) -> crate::Result<Vec<TenantKey>>;
+
     /// Says how far a process has applied the configuration, and is told the present revision: what every process asks twice
-    /// a second. A process that is not known becomes known. What is new is written down at once, other reports only every
+    /// a second. A process that is not known becomes known, and if it says so for the [first](ReplicaReport::first) time, others
+    /// of its name are forgotten. What is new is written down at once, other reports only every
     /// [`REPLICA_WRITTEN_EVERY`](crate::REPLICA_WRITTEN_EVERY).
     ///
     /// # Errors

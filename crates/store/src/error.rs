@@ -20,6 +20,8 @@ pub enum ErrorKind {
     NotFound,
     /// The resource cannot be changed or deleted in its present state.
     FailedPrecondition,
+    /// There are as many of these as there may be. Deleting some helps, retrying does not.
+    Exhausted,
     /// This session was fenced: another owner took over. Stop all work of this session.
     Fenced,
     /// A stored row breaks an invariant; the text names table and column. Someone must act.

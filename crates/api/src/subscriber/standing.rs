@@ -1,6 +1,6 @@
 //! Whether a stream's caller may still consume.
 
-use portero_auth::{Action, Caller};
+use portero_auth::{Action, Caller, allows};
 use portero_store::Revision;
 use portero_types::SubscriptionNo;
 use tokio::sync::watch;
@@ -8,7 +8,7 @@ use tonic::Status;
 
 use super::service::Subscriber;
 use crate::admin::reference;
-use crate::authenticate::{Gate, denied};
+use crate::authenticate::denied;
 
 /// What a stream's caller may do, asked again at each change of the configuration.
 pub(super) struct Standing {
@@ -32,7 +32,10 @@ impl Standing {
     pub(super) async fn lost(&mut self, service: &Subscriber, subscription: SubscriptionNo) -> Status {
         while self.changed.changed().await.is_ok() {
             if !self.holds(service, subscription) {
-                return denied("GRANT_LOST", "the grant to consume this subscription was taken back");
+                return denied(
+                    "GRANT_LOST",
+                    "the grant to consume this subscription was taken back; an administrator gives another one",
+                );
             }
         }
         // The configuration is followed no longer: the program is ending.
@@ -44,7 +47,7 @@ impl Standing {
         // A deleted subscription ends its streams itself, with a status of its own.
         snapshot.subscription_by_no(subscription).is_none_or(|found| {
             let action = Action::Subscribe(reference(&found.id, found.tenant.as_ref()));
-            Gate::permit(&service.gate.with_stored(&self.own), action).is_ok()
+            allows(&service.gate.with_stored(&self.own), action)
         })
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use portero_auth::Grant;
 use portero_proto::v1;
 use portero_store::testing::fixture::{self, NOW};
-use portero_store::{ConfigStore as _, NewGrant};
-use portero_types::{GrantId, SubscriptionId};
+use portero_store::{Change, ConfigStore as _, NewGrant};
+use portero_types::{Clock as _, GrantId, SubscriptionId};
 use tonic::Code;
 
 use crate::client::{Client, acks, hello};
@@ -107,4 +107,31 @@ async fn a_stream_stays_while_anything_else_allows_it() {
     let delivery = stream.delivery().await;
     stream.send(acks(1, [&delivery.token])).await;
     assert_eq!(stream.statuses().await, [v1::SettlementStatus::Durable]);
+}
+
+/// Both between two looks of the gateway at the configuration, or not: it makes no difference.
+#[tokio::test]
+async fn a_stream_of_a_deleted_subscription_ends_and_its_token_is_nothing_to_the_next_one_of_that_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start(folder.path()).await;
+    let billing = SubscriptionId::new("billing").expect("valid");
+    let consumer = || Some(Grant::consumer(vec![billing.clone()]));
+    let token = gateway.token_of("tester", consumer(), LIFE);
+    let (mut stream, _) = Client::with_token(&gateway, token.clone()).await.welcomed(hello()).await;
+    gateway.clock.advance(Duration::from_secs(2));
+    let change = Change { at: gateway.clock.now(), ..fixture::tester() };
+    gateway.store.delete_subscription(&billing, &change).await.expect("deleted");
+    let again = fixture::new_subscription("billing");
+    gateway.store.create_subscription(again, &change).await.expect("created again");
+    let status = stream.end(|frame| panic!("nothing is sent any more: {frame:?}")).await;
+    assert_eq!(status.code(), Code::NotFound, "{status}");
+    gateway.has_seen(gateway.store.revision().await.expect("read")).await;
+
+    let mut refused = Client::with_token(&gateway, token).await.open(hello()).await;
+    let status = refused.end(|frame| panic!("it is another subscription: {frame:?}")).await;
+    assert_eq!(status.code(), Code::PermissionDenied, "{status}");
+    assert!(status.message().contains("get a new token"), "{status}");
+    gateway.clock.advance(Duration::from_secs(2));
+    let token = gateway.token_of("tester", consumer(), LIFE);
+    Client::with_token(&gateway, token).await.welcomed(hello()).await;
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use portero_types::{SubscriptionId, TenantId, Timestamp};
 
-use crate::{Action, Caller, Grant, Role, SubscriptionRef, SubscriptionScope, allows};
+use crate::{Action, Caller, Claimed, Grant, Role, SubscriptionRef, SubscriptionScope, allows, is_outdated};
 
 fn tenant(id: &str) -> TenantId {
     TenantId::new(id).expect("valid")
@@ -15,7 +15,7 @@ fn subscription(id: &str) -> SubscriptionId {
 }
 
 fn caller(grants: Vec<Grant>) -> Caller {
-    Caller { issuer: "i".into(), subject: "s".into(), expires_at: Timestamp::EPOCH, grants }
+    Caller { issuer: "i".into(), subject: "s".into(), expires_at: Timestamp::EPOCH, grants, claimed: None }
 }
 
 /// The columns: every role, for the whole installation and for acme, as far as the role has both. A consumer's grant names
@@ -236,4 +236,24 @@ fn an_admin_whose_grant_names_subscriptions_still_receives_nothing() {
 fn a_tenant_admin_without_a_tenant_is_an_admin_of_nothing() {
     let odd = caller(vec![Grant::of(Role::TenantAdmin, None)]);
     for_each_row(|action, _| assert!(!allows(&odd, action), "{action:?}"));
+}
+
+#[test]
+fn a_refusal_is_for_an_outdated_token_by_what_the_token_and_the_action_name_alone() {
+    let (acme, mine, other) = (tenant("acme"), subscription("mine"), subscription("other"));
+    let claimed = |grant: Grant| Some(Claimed { grant, issued_at: None });
+    let admin = Caller { claimed: claimed(Grant::tenant_admin(acme.clone())), ..caller(Vec::new()) };
+    for tenant in [&acme, &tenant("globex"), &tenant("missing")] {
+        assert!(is_outdated(&admin, Action::UpdateSource(tenant)), "{tenant}");
+    }
+    assert!(!is_outdated(&admin, Action::CreateTenant), "no such token would do");
+    let current = Caller { grants: vec![Grant::tenant_admin(acme.clone())], ..admin };
+    assert!(!is_outdated(&current, Action::UpdateSource(&tenant("globex"))), "all of it counts");
+    assert!(!is_outdated(&caller(Vec::new()), Action::UpdateSource(&acme)), "there is no such token");
+
+    let consumer = Caller { claimed: claimed(Grant::consumer(vec![mine.clone()])), ..caller(Vec::new()) };
+    for scope in [SubscriptionScope::Platform, SubscriptionScope::Tenant(&acme)] {
+        assert!(is_outdated(&consumer, Action::Subscribe(SubscriptionRef { id: &mine, scope })));
+        assert!(!is_outdated(&consumer, Action::Subscribe(SubscriptionRef { id: &other, scope })));
+    }
 }

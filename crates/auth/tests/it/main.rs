@@ -5,3 +5,4 @@ mod forge;
 mod key_file;
 mod keys;
 mod refusals;
+mod strict;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jsonwebtoken::{Algorithm as Alg, EncodingKey};
 use portero_auth::{
-    Algorithm, Grant, Issuer, KeySource, LEEWAY, NewToken, Reason, Role, TOKEN_BYTES_MAX, TrustedIssuer,
-    Verifier,
+    Algorithm, Claimed, Grant, Issuer, KeySource, LEEWAY, NewToken, Reason, Role, TOKEN_BYTES_MAX,
+    TrustedIssuer, Verifier,
 };
 use portero_types::{SubjectPattern, SubscriptionId, TenantId, Timestamp};
 use serde_json::{Value, json};
@@ -45,7 +45,8 @@ async fn a_minted_token_says_who_calls_and_until_when() {
     let caller = verifier().verify(minted.token.expose_secret(), NOW).await.unwrap();
     assert_eq!(caller.subject, "billing-service");
     assert_eq!(caller.issuer, "https://portero.test");
-    assert_eq!(caller.grants, [grant]);
+    assert_eq!(caller.grants, []);
+    assert_eq!(caller.claimed, Some(Claimed { grant, issued_at: Some(NOW) }));
     assert_eq!(caller.expires_at, NOW.plus(Duration::from_secs(60)));
     assert_eq!(caller.expires_at, minted.expires_at);
 }
@@ -263,7 +264,8 @@ async fn an_issuer_without_our_claims_gets_grants_by_subject_only() {
     ] {
         claims["sub"] = json!(subject);
         let caller = verifier.verify(&signed(&header, &claims), NOW).await.unwrap();
-        assert_eq!(caller.grants, grants, "{subject}: the token's own claim to be admin is ignored");
+        assert_eq!(caller.grants, grants, "{subject}");
+        assert_eq!(caller.claimed, None, "{subject}: the token's own claim to be admin is ignored");
     }
 }
 
@@ -272,18 +274,19 @@ async fn a_token_may_say_only_who_its_holder_is() {
     let new = NewToken { subject: "ops".into(), grant: None, lifetime: Duration::from_secs(60) };
     let minted = issuer().mint(&new, NOW, 7).unwrap();
     let caller = verifier().verify(minted.token.expose_secret(), NOW).await.unwrap();
-    assert_eq!((caller.subject.as_str(), caller.grants), ("ops", Vec::new()));
+    assert_eq!((caller.subject.as_str(), caller.grants, caller.claimed), ("ops", Vec::new(), None));
 }
 
 #[tokio::test]
-async fn the_grants_of_token_and_configuration_add_up() {
+async fn the_grants_of_token_and_configuration_are_told_apart() {
     let mut trusted = issuer().trusted();
     let configured = Grant::of(Role::Security, None);
     trusted.subjects = vec![(SubjectPattern::new("ops").unwrap(), configured.clone())];
     let (header, claims) = good_parts();
     let verifier = Verifier::new(vec![trusted]).unwrap();
     let caller = verifier.verify(&signed(&header, &claims), NOW).await.unwrap();
-    assert_eq!(caller.grants, [configured, Grant::platform_admin()]);
+    assert_eq!(caller.grants, [configured]);
+    assert_eq!(caller.claimed.map(|claimed| claimed.grant), Some(Grant::platform_admin()));
 }
 
 #[tokio::test]

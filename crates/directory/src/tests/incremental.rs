@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use portero_keyring::{DataKey, TenantKeys};
 use portero_store::{
-    ConfigChanges, ConfigSnapshot, ConfigStore, DeadLetterPolicy, Grant, Limits, Revision, Subscription,
-    Tenant, TenantKey,
+    ConfigChanges, ConfigSnapshot, ConfigStore, DeadLetterPolicy, FreedName, Grant, Limits, Name, Revision,
+    Subscription, Tenant, TenantKey,
 };
 use portero_types::{
     GrantId, GrantNo, IngestKey, LaneCount, SourceId, SourceNo, SubscriptionId, SubscriptionNo, TenantId,
@@ -78,9 +78,19 @@ impl Config {
     fn step(&mut self, (kind, name): Step) {
         let no = self.number();
         match kind {
-            0 => toggle(&mut self.rows.tenants, tenant(no, name), |row| row.id.clone()),
-            1 => toggle(&mut self.rows.subscriptions, subscription(no, name), |row| row.id.clone()),
-            2 => toggle(&mut self.rows.grants, grant(no, name), |row| row.id.clone()),
+            0 => {
+                if toggle(&mut self.rows.tenants, tenant(no, name), |row| row.id.clone()) {
+                    self.free(Name::Tenant(tenant(no, name).id), no);
+                }
+            }
+            1 => {
+                if toggle(&mut self.rows.subscriptions, subscription(no, name), |row| row.id.clone()) {
+                    self.free(Name::Subscription(subscription(no, name).id), no);
+                }
+            }
+            2 => {
+                toggle(&mut self.rows.grants, grant(no, name), |row| row.id.clone());
+            }
             3 => {
                 let id = SourceId::new(format!("s{}", name % 3)).expect("valid");
                 let tenant_no = TenantNo(i64::from(name / 3));
@@ -138,6 +148,11 @@ impl Config {
         self.rows.revision.0 += 1;
     }
 
+    fn free(&mut self, name: Name, at: i64) {
+        self.rows.freed_names.retain(|freed| freed.name != name);
+        self.rows.freed_names.push(FreedName { name, at: Timestamp::from_secs(at) });
+    }
+
     /// A data key beside those that a tenant has; one that nobody can open, when it is damaged.
     fn another_key(&mut self, tenant_no: TenantNo, damaged: bool) {
         let versions = self.rows.tenant_keys.iter().filter(|key| key.tenant_no == tenant_no);
@@ -152,13 +167,14 @@ impl Config {
     }
 }
 
-fn toggle<T, N: PartialEq>(rows: &mut Vec<T>, row: T, name: impl Fn(&T) -> N) {
-    match rows.iter().position(|known| name(known) == name(&row)) {
-        Some(at) => {
-            rows.remove(at);
-        }
+/// Whether it is gone now.
+fn toggle<T, N: PartialEq>(rows: &mut Vec<T>, row: T, name: impl Fn(&T) -> N) -> bool {
+    let known = rows.iter().position(|known| name(known) == name(&row));
+    match known {
+        Some(at) => drop(rows.remove(at)),
         None => rows.push(row),
     }
+    known.is_some()
 }
 
 fn pick<T>(rows: &mut [T], which: u8) -> Option<&mut T> {
@@ -184,13 +200,19 @@ fn seen(snapshot: &Snapshot, rows: &ConfigSnapshot) -> String {
     let tenants: Vec<_> = (0..9).map(|n| snapshot.tenant(&tenant(0, n).id).cloned()).collect();
     let subscriptions: Vec<_> =
         (0..9).map(|n| snapshot.subscription(&subscription(0, n).id).cloned()).collect();
+    let freed: Vec<_> = (0..9)
+        .map(|n| {
+            let (tenant, subscription) = (tenant(0, n).id, subscription(0, n).id);
+            (snapshot.tenant_name_freed_at(&tenant), snapshot.subscription_name_freed_at(&subscription))
+        })
+        .collect();
     let all: BTreeSet<_> = snapshot.subscriptions().map(|subscription| subscription.no).collect();
     let grants: BTreeSet<_> = snapshot.grants_of("issuer", "subject").map(|grant| grant.no).collect();
     let versions = |keys: &Arc<TenantKeys>| keys.versions().collect::<Vec<_>>();
     let keys: Vec<_> = (0..4).map(|n| snapshot.keys_of(TenantNo(n)).map(|keys| keys.map(versions))).collect();
     let unopened = snapshot.tenants_unopened();
     format!(
-        "{sources:#?} {by_key:?} {named:?} {tenants:?} {subscriptions:?} {all:?} {grants:?} {keys:?} {unopened}"
+        "{sources:#?} {by_key:?} {named:?} {tenants:?} {subscriptions:?} {all:?} {grants:?} {freed:?} {keys:?} {unopened}"
     )
 }
 
@@ -279,4 +301,29 @@ async fn what_is_no_longer_known_or_was_restored_is_read_whole() {
     let after = directory.snapshot();
     assert!(after.source_by_ingest_key(&key(3)).is_some());
     assert!(Arc::ptr_eq(&kept, after.source_by_no(SourceNo(1)).expect("there")), "what is the same is kept");
+}
+
+/// As after a failover to a standby that was behind.
+#[tokio::test]
+async fn a_revocation_that_the_database_lost_holds_where_it_was_known() {
+    let row = source(1, "stripe");
+    let now = Timestamp::from_secs(9);
+    let (leaked, good) = (secret(&row, 1), secret(&row, 2));
+    let revoked = portero_store::Secret { revoked_at: Some(now), ..leaked.clone() };
+    let store = FixedConfig::new(snapshot(vec![row.clone()], vec![revoked, good.clone()]));
+    let (directory, _) = open(&store, keyring()).await;
+    let verifying = async || {
+        directory.refresh_now().await.expect("readable");
+        let snapshot = directory.snapshot();
+        let found = snapshot.source_by_no(row.no).expect("there").verification.as_ref().expect("usable");
+        let active = found.secrets.iter().filter(|secret| secret.is_active(now));
+        active.map(|secret| secret.no().0).collect::<Vec<_>>()
+    };
+    assert_eq!(verifying().await, [2]);
+    store.restore(snapshot(vec![row.clone()], vec![leaked.clone(), good]));
+    assert_eq!(verifying().await, [2]);
+    store.change(|config| config.secrets[0].not_after = Some(Timestamp::from_secs(99)));
+    assert_eq!(verifying().await, [2], "whatever becomes of it");
+    store.change(|config| config.secrets[0] = portero_store::Secret { created_at: now, ..leaked });
+    assert_eq!(verifying().await, [1, 2], "another one, which has its number in the other history");
 }

@@ -1,21 +1,23 @@
 //! The directory over a store in memory.
 
+mod catching_up;
 mod incremental;
+mod mending;
 mod reporting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portero_keyring::{DataKey, KeyId, Keyring, TenantKeys, secret_aad};
-use portero_store::{ConfigSnapshot, ConfigStore, Revision, Sealed};
+use portero_keyring::{DataKey, KeyId, Keyring, TenantKeys, secret_aad, setting_aad};
+use portero_store::{ConfigSnapshot, ConfigStore, Revision, Sealed, SealedSettings};
 use portero_types::{
     IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, TenantId, TenantNo, Timestamp,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::testing::{FixedConfig, tenant_key, tenant_keys};
-use crate::{Directory, DirectoryConfig, Fault, Follower};
+use crate::{Directory, DirectoryConfig, Fault, Follower, SecretFault, Unreadable};
 
 const SECRET: &str = "whsec_0123456789abcdef0123456789abcdef";
 
@@ -39,6 +41,7 @@ fn source(n: u8, preset: &str) -> portero_store::Source {
         ingest_key: key(n),
         public_urls: Vec::new(),
         settings: BTreeMap::new(),
+        sealed_settings: SealedSettings::default(),
         secret_expected_until: None,
         limits: portero_store::Limits::default(),
         created_at: Timestamp::EPOCH,
@@ -71,6 +74,7 @@ fn snapshot(sources: Vec<portero_store::Source>, secrets: Vec<portero_store::Sec
         secrets,
         subscriptions: Vec::new(),
         grants: Vec::new(),
+        freed_names: Vec::new(),
     }
 }
 
@@ -99,24 +103,78 @@ async fn a_source_is_found_by_its_key_with_its_secrets_opened() {
 #[tokio::test]
 async fn what_cannot_be_used_disables_its_own_source_only() {
     let keyring = keyring();
-    let (good, odd, sealed) = (source(1, "stripe"), source(2, "no-such-preset"), source(3, "stripe"));
+    let (good, odd) = (source(1, "stripe"), source(2, "no-such-preset"));
     let mut broken = source(4, "");
     broken.recipe = "{".to_owned();
-    let mut foreign = secret(&sealed, 3);
-    foreign.sealed.0[2] = 9;
-    // A secret that was sealed for another source does not open for this one.
-    let moved = source(5, "stripe");
-    let stolen = portero_store::Secret { source_no: moved.no, ..secret(&good, 9) };
-    let secrets = vec![secret(&good, 1), foreign, stolen];
-    let rows = vec![good, odd, sealed, broken, moved];
+    let secrets = vec![secret(&good, 1)];
+    let rows = vec![good, odd, broken];
     let (directory, _) = open(&FixedConfig::new(snapshot(rows, secrets)), keyring).await;
     let snapshot = directory.snapshot();
     let fault = |n| snapshot.source_by_no(SourceNo(n)).expect("there").verification.as_ref().err().cloned();
     assert_eq!(fault(1), None);
     assert_eq!(fault(2), Some(Fault::PresetUnknown));
-    assert_eq!(fault(3), Some(Fault::SecretSealed(SecretId::new("secret-3").expect("valid"))));
     assert!(matches!(fault(4), Some(Fault::RecipeInvalid(_))));
-    assert_eq!(fault(5), Some(Fault::SecretSealed(SecretId::new("secret-9").expect("valid"))));
+}
+
+#[tokio::test]
+async fn a_secret_that_cannot_be_read_is_known_and_disturbs_no_other_one() {
+    let keyring = keyring();
+    let (damaged, moved) = (source(3, "stripe"), source(5, "stripe"));
+    let mut foreign = secret(&damaged, 3);
+    foreign.sealed.0[2] = 9;
+    // A secret that was sealed for another source does not open for this one.
+    let stolen = portero_store::Secret { source_no: moved.no, ..secret(&damaged, 9) };
+    let mut gone = secret(&moved, 10);
+    (gone.sealed.0[2], gone.revoked_at) = (9, Some(Timestamp::EPOCH));
+    let rows = vec![damaged.clone(), moved.clone()];
+    let secrets = vec![foreign.clone(), secret(&damaged, 4), stolen, secret(&moved, 8), gone];
+    let store = FixedConfig::new(snapshot(rows, secrets));
+    let (directory, _) = open(&store, keyring).await;
+    let snapshot = directory.snapshot();
+    for (source, lost, good) in [(3, 3, 4), (5, 9, 8)] {
+        let found = snapshot.source_by_no(SourceNo(source)).expect("there");
+        let id = SecretId::new(format!("secret-{lost}")).expect("valid");
+        let lost = Unreadable { no: SecretNo(lost), id, fault: SecretFault::Sealed };
+        assert_eq!(found.unreadable(), [lost]);
+        let secrets = &found.verification.as_ref().expect("usable").secrets;
+        let readable: Vec<_> =
+            secrets.iter().filter(|secret| secret.is_readable()).map(|secret| secret.no().0).collect();
+        assert_eq!((readable, secrets.len()), (vec![good], 2));
+    }
+    assert_eq!(snapshot.secrets_unreadable(), 2);
+
+    store.change(|config| config.secrets.retain(|secret| secret.no != SecretNo(9)));
+    directory.refresh_now().await.expect("readable");
+    assert_eq!(directory.snapshot().secrets_unreadable(), 1, "what is deleted is forgotten");
+    store.change(|config| config.secrets[0] = secret(&damaged, 3));
+    directory.refresh_now().await.expect("readable");
+    assert_eq!(directory.snapshot().secrets_unreadable(), 0, "what was mended is read");
+}
+
+/// A source of Meta's with the setting `name`, sealed for the setting `sealed_for`.
+fn with_setting(n: u8, name: &str, sealed_for: &str) -> portero_store::Source {
+    let row = source(n, "meta");
+    let aad = setting_aad(&row.tenant, &row.id, sealed_for);
+    let sealed = Sealed(tenant_keys().seal(&aad, b"door-word-0123456789", [n; 12]));
+    portero_store::Source { sealed_settings: SealedSettings([(name.to_owned(), sealed)].into()), ..row }
+}
+
+#[tokio::test]
+async fn a_secret_setting_is_opened_and_one_that_cannot_be_disables_its_source() {
+    let (good, moved) =
+        (with_setting(1, "verify_token", "verify_token"), with_setting(2, "verify_token", "word"));
+    let plain = portero_store::Source { preset: "github".to_owned(), ..with_setting(3, "word", "word") };
+    let (directory, _) = open(&FixedConfig::new(snapshot(vec![good, moved, plain], vec![])), keyring()).await;
+    let snapshot = directory.snapshot();
+    let found = |n| snapshot.source_by_no(SourceNo(n)).expect("there");
+    let opened = found(1).settings.as_map().get("verify_token").map(String::as_str);
+    assert_eq!(opened, Some("door-word-0123456789"));
+    let fault = found(2).verification.as_ref().err();
+    assert_eq!(fault, Some(&Fault::SettingSealed("verify_token".to_owned())), "it is another setting's");
+    assert!(found(3).verification.is_ok());
+    assert!(found(3).settings.as_map().is_empty(), "a recipe that would show it is not given it");
+    let shown = format!("{snapshot:?}");
+    assert!(shown.contains("verify_token") && !shown.contains("door-word"), "Debug shows no value");
 }
 
 #[tokio::test]

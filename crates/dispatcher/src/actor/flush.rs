@@ -108,6 +108,7 @@ impl Actor {
             | ErrorKind::AlreadyExists
             | ErrorKind::NotFound
             | ErrorKind::FailedPrecondition
+            | ErrorKind::Exhausted
             | ErrorKind::Corrupt
             | ErrorKind::SchemaMismatch => {
                 metrics::flushed("refused");

@@ -11,6 +11,8 @@ mod large;
 mod limits;
 mod rejections;
 mod revoked;
+mod strangers;
+mod unreadable;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -300,13 +302,13 @@ fn configuration() -> (ConfigSnapshot, Arc<Keyring>) {
         secrets: Vec::new(),
         subscriptions: Vec::new(),
         grants: Vec::new(),
+        freed_names: Vec::new(),
     };
     for (number, (preset, secret)) in (1..).zip(PRESETS) {
         add(&mut snapshot, number, preset, Some(secret));
     }
     add(&mut snapshot, BARE, "stripe", None);
-    add(&mut snapshot, DISABLED, "stripe", Some("whsec_sealed-by-a-key-that-is-gone"));
-    snapshot.secrets.last_mut().expect("added").sealed.0[1] = 9;
+    add(&mut snapshot, DISABLED, "a-preset-of-another-version", None);
     (snapshot, Arc::new(keyring))
 }
 
@@ -337,6 +339,7 @@ fn add(snapshot: &mut ConfigSnapshot, number: u8, recipe: &str, secret: Option<&
         ingest_key: key(number),
         public_urls: Vec::new(),
         settings: BTreeMap::new(),
+        sealed_settings: portero_store::SealedSettings::default(),
         secret_expected_until: None,
         limits: portero_store::Limits::default(),
         created_at: Timestamp::EPOCH,

@@ -203,14 +203,14 @@ fn of_code(code: Code, message: &str, is_ours: bool, origin: &str) -> Failure {
         }
         Code::InvalidArgument | Code::OutOfRange => Failure::usage(format!("refused: {message}")),
         Code::NotFound => Failure::new(Kind::NotFound, message),
-        Code::AlreadyExists | Code::FailedPrecondition => Failure::failed(message),
+        Code::AlreadyExists | Code::FailedPrecondition | Code::ResourceExhausted => Failure::failed(message),
         Code::Unauthenticated => {
             Failure::new(Kind::NoPermission, format!("the gateway does not accept the token: {message}"))
         }
         Code::PermissionDenied => {
             Failure::new(Kind::NoPermission, format!("the token does not allow this: {message}"))
         }
-        Code::Unavailable | Code::Aborted | Code::ResourceExhausted | Code::Cancelled => {
+        Code::Unavailable | Code::Aborted | Code::Cancelled => {
             Failure::unavailable(format!("the gateway at {origin} cannot help now: {message}"))
         }
         Code::DeadlineExceeded => {

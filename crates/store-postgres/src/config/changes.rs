@@ -3,7 +3,7 @@
 use portero_store::{ConfigChanges, ConfigDelta, ConfigSnapshot, Removed, Result, Revision};
 use portero_types::Timestamp;
 
-use super::{grants, keys, secrets, sources, subscriptions, tenants};
+use super::{freed, grants, keys, secrets, sources, subscriptions, tenants};
 use crate::error::corrupt;
 use crate::lease::Tx;
 use crate::pools::Pool;
@@ -53,6 +53,7 @@ async fn everything(tx: &mut Tx, revision: Revision) -> Result<ConfigSnapshot> {
             .map(subscriptions::read)
             .collect::<Result<_>>()?,
         grants: tx.rows(grants::all()).await?.iter().map(grants::read).collect::<Result<_>>()?,
+        freed_names: tx.rows(freed::all()).await?.iter().map(freed::read).collect::<Result<_>>()?,
     })
 }
 
@@ -70,6 +71,7 @@ async fn delta(tx: &mut Tx, since: Revision, revision: Revision, now: Timestamp)
             .map(subscriptions::read)
             .collect::<Result<_>>()?,
         grants: tx.rows(grants::changed(since)).await?.iter().map(grants::read).collect::<Result<_>>()?,
+        freed_names: tx.rows(freed::changed(since)).await?.iter().map(freed::read).collect::<Result<_>>()?,
         removed: Removed::default(),
     };
     let secrets = tx.rows(secrets::changed(since)).await?;

@@ -8,7 +8,7 @@ use super::{Changing, not_found, one, one_more, page};
 use crate::error::{Effect, corrupt};
 use crate::lease::{PgQuery, rows};
 use crate::pools::Pool;
-use crate::row::{get, parse};
+use crate::row::{get, parse, unsigned};
 
 /// Grants with the names of their tenants and subscriptions; the rest of the statement follows.
 macro_rules! named {
@@ -61,6 +61,7 @@ pub(super) async fn create(pool: &Pool, grant: NewGrant, change: &Change) -> Res
 }
 
 async fn create_in(changing: &mut Changing, mut new: NewGrant) -> Result<Grant> {
+    check_room(changing, &new).await?;
     new.subscriptions.sort();
     new.subscriptions.dedup();
     let insert = sqlx::query(
@@ -101,6 +102,19 @@ async fn create_in(changing: &mut Changing, mut new: NewGrant) -> Result<Grant> 
     Ok(grant)
 }
 
+/// Changes are serial, so nobody adds one in between.
+async fn check_room(changing: &mut Changing, new: &NewGrant) -> Result<()> {
+    let query = sqlx::query(
+        "SELECT (SELECT count(*) FROM grants) AS in_all,
+                (SELECT count(*) FROM grants JOIN tenants t USING (tenant_no)
+                 WHERE t.tenant_id = $1 AND t.deleted_at IS NULL) AS of_tenant",
+    )
+    .bind(new.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()));
+    let found = changing.rows(query).await?;
+    let row = found.first().ok_or_else(|| corrupt("grants"))?;
+    new.check_room(unsigned(row, "in_all")?, unsigned(row, "of_tenant")?)
+}
+
 pub(super) async fn get_one(pool: &Pool, id: &GrantId) -> Result<Option<Grant>> {
     let query = sqlx::query(named!("WHERE g.grant_id = $1")).bind(id.as_str());
     one(&rows(pool, query, Effect::None).await?, read)
@@ -121,8 +135,8 @@ pub(super) async fn delete(pool: &Pool, id: &GrantId, change: &Change) -> Result
 
 async fn delete_in(changing: &mut Changing, id: &GrantId) -> Result<()> {
     let found = changing.rows(sqlx::query(named!("WHERE g.grant_id = $1")).bind(id.as_str())).await?;
-    let grant = one(&found, read)?.ok_or_else(|| not_found("grant"))?;
-    remove(changing, &grant).await
+    let grant = one(&found, read)?.filter(|found| changing.change.concerns(found.tenant.as_ref()));
+    remove(changing, &grant.ok_or_else(|| not_found("grant"))?).await
 }
 
 async fn remove(changing: &mut Changing, grant: &Grant) -> Result<()> {

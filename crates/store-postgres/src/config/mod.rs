@@ -2,6 +2,7 @@
 //! has to think of another one under way.
 
 mod changes;
+mod freed;
 mod grants;
 mod keys;
 mod replicas;
@@ -16,9 +17,11 @@ use portero_store::{
     Change, ConfigChanges, ConfigSnapshot, ConfigStore, Error, ErrorKind, Grant, Hint, NewAuditEntry,
     NewGrant, NewSecret, NewSource, NewSubscription, NewTenant, Page, Replica, ReplicaEcho, ReplicaReport,
     Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
-    TenantUpdate,
+    TenantKey, TenantUpdate,
 };
-use portero_types::{GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
+use portero_types::{
+    GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, TenantNo, Timestamp,
+};
 use sqlx::postgres::PgRow;
 
 use crate::PostgresStore;
@@ -120,6 +123,10 @@ impl ConfigStore for PostgresStore {
 
     async fn changes(&self, since: Revision) -> Result<ConfigChanges> {
         changes::since(&self.pools.directory, since).await
+    }
+
+    async fn tenant_keys_of(&self, tenants: &[TenantNo]) -> Result<Vec<TenantKey>> {
+        keys::of(&self.pools.directory, tenants).await
     }
 
     async fn report(&self, report: &ReplicaReport) -> Result<ReplicaEcho> {

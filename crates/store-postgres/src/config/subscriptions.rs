@@ -132,7 +132,9 @@ pub(super) async fn update(pool: &Pool, update: SubscriptionUpdate, change: &Cha
 /// The subscription, as the change finds it.
 async fn find_in(changing: &mut Changing, id: &SubscriptionId) -> Result<Subscription> {
     let query = sqlx::query(named!("WHERE u.subscription_id = $1")).bind(id.as_str());
-    one(&changing.rows(query).await?, read)?.ok_or_else(|| not_found("subscription"))
+    let found = one(&changing.rows(query).await?, read)?;
+    let found = found.filter(|found| changing.change.concerns(found.tenant.as_ref()));
+    found.ok_or_else(|| not_found("subscription"))
 }
 
 /// Tells the audit log what became of a subscription.
@@ -178,6 +180,7 @@ pub(super) async fn delete_in(changing: &mut Changing, id: &SubscriptionId) -> R
     let no: i64 = one(&found, |row| get(row, "subscription_no"))?.ok_or_else(|| not_found("subscription"))?;
     let before = find_in(changing, id).await?;
     super::grants::forget_subscription(changing, no).await?;
+    super::freed::by_subscription(changing, id).await?;
     for statement in [
         "DELETE FROM lane_owners WHERE subscription_no = $1",
         "DELETE FROM lane_journal WHERE subscription_no = $1",

@@ -157,6 +157,7 @@ async fn mark_deleted(changing: &mut Changing, id: &TenantId) -> Result<()> {
     .bind(id.as_str());
     let tenant = find_in(changing, id).await?;
     super::grants::delete_of_tenant(changing, tenant.no.0).await?;
+    super::freed::by_tenants(changing, &[tenant.no.0]).await?;
     changing.rows(delete).await?;
     changing.record(NewAuditEntry::tenant(&changing.change, "DeleteTenant", Some(&tenant), None)).await
 }

@@ -4,7 +4,7 @@ use portero_store::{ConfigChanges, ConfigDelta, ConfigSnapshot, Removed, Result,
 use portero_types::Timestamp;
 use sqlx::SqliteConnection;
 
-use super::{database_now, grant, key, secret, source, subscription, tenant};
+use super::{database_now, freed, grant, key, secret, source, subscription, tenant};
 use crate::error::{corrupt, statement};
 use crate::row::{get, timestamp};
 
@@ -36,6 +36,7 @@ async fn everything(connection: &mut SqliteConnection, revision: Revision) -> Re
         secrets: secret::all_recent(connection).await?,
         subscriptions: subscription::all(connection).await?,
         grants: grant::all(connection).await?,
+        freed_names: freed::all(connection).await?,
     })
 }
 
@@ -53,6 +54,7 @@ async fn delta(
         secrets: Vec::new(),
         subscriptions: subscription::changed(connection, since).await?,
         grants: grant::changed(connection, since).await?,
+        freed_names: freed::changed(connection, since).await?,
         removed: Removed::default(),
     };
     delta.add_secrets(secret::changed(connection, since).await?, now);

@@ -8,7 +8,7 @@ use sqlx::{SqliteConnection, SqlitePool};
 use super::{insert_error, one_more, page, tenant};
 use crate::audit::append_in;
 use crate::error::{not_found, statement};
-use crate::row::{from_json, get, parse, timestamp};
+use crate::row::{from_json, get, parse, timestamp, unsigned};
 
 /// Grants with the names of their tenants and subscriptions; the rest of the statement follows.
 macro_rules! grants {
@@ -37,6 +37,10 @@ pub(super) async fn create(
         Some(id) => Some(tenant::find(connection, id).await?.0),
         None => None,
     };
+    let sql = "SELECT (SELECT count(*) FROM grants) AS in_all, \
+               (SELECT count(*) FROM grants WHERE tenant_no = ?) AS of_tenant";
+    let row = sqlx::query(sql).bind(tenant_no).fetch_one(&mut *connection).await.map_err(statement)?;
+    new.check_room(unsigned(&row, "in_all")?, unsigned(&row, "of_tenant")?)?;
     let sql = "INSERT INTO grants (grant_id, tenant_no, issuer, subject, role, created_at) \
                VALUES (?, ?, ?, ?, ?, ?) RETURNING grant_no";
     let row = sqlx::query(sql)
@@ -102,8 +106,8 @@ pub(super) async fn changed(connection: &mut SqliteConnection, since: Revision) 
 pub(super) async fn delete(connection: &mut SqliteConnection, id: GrantId, change: Change) -> Result<()> {
     let query = sqlx::query(grants!("WHERE grant_id = ?")).bind(id.as_str());
     let row = query.fetch_optional(&mut *connection).await.map_err(statement)?;
-    let found = grant(&row.ok_or_else(|| not_found("grant"))?)?;
-    remove(connection, &found, &change).await
+    let found = row.as_ref().map(grant).transpose()?.filter(|found| change.concerns(found.tenant.as_ref()));
+    remove(connection, &found.ok_or_else(|| not_found("grant"))?, &change).await
 }
 
 async fn remove(connection: &mut SqliteConnection, grant: &Grant, change: &Change) -> Result<()> {

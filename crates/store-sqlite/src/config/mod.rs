@@ -1,6 +1,7 @@
 //! Tenants, sources, secrets, subscriptions and their revision.
 
 mod changes;
+mod freed;
 mod grant;
 mod key;
 mod replica;
@@ -15,9 +16,11 @@ use portero_store::{
     Change, ConfigChanges, ConfigSnapshot, ConfigStore, Error, ErrorKind, Grant, Hint, HintStore as _,
     NewGrant, NewSecret, NewSource, NewSubscription, NewTenant, Page, Replica, ReplicaEcho, ReplicaReport,
     Result, Revision, Sealed, Secret, Source, SourceUpdate, Subscription, SubscriptionUpdate, Tenant,
-    TenantUpdate,
+    TenantKey, TenantUpdate,
 };
-use portero_types::{GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, Timestamp};
+use portero_types::{
+    GrantId, ReplicaId, SecretId, SourceId, SourceNo, SubscriptionId, TenantId, TenantNo, Timestamp,
+};
 use sqlx::SqliteConnection;
 use sqlx::sqlite::SqliteRow;
 
@@ -50,14 +53,21 @@ impl ConfigStore for SqliteStore {
         self.readers.snapshot(move |connection| Box::pin(changes::since(connection, since))).await
     }
 
+    async fn tenant_keys_of(&self, tenants: &[TenantNo]) -> Result<Vec<TenantKey>> {
+        let tenants = tenants.to_vec();
+        self.readers
+            .snapshot(move |connection| Box::pin(async move { key::of(connection, &tenants).await }))
+            .await
+    }
+
     async fn report(&self, report: &ReplicaReport) -> Result<ReplicaEcho> {
-        let (told, report) = (report.clone(), report.clone());
+        let (told, report, replica) = (report.clone(), report.clone(), report.replica);
         let is_news =
             self.readers.snapshot(move |connection| Box::pin(replica::is_news(connection, told))).await?;
         if is_news {
             self.writer.write(move |connection| Box::pin(replica::write(connection, report))).await?;
         }
-        self.readers.snapshot(|connection| Box::pin(replica::echo(connection))).await
+        self.readers.snapshot(move |connection| Box::pin(replica::echo(connection, replica))).await
     }
 
     async fn sign_off(&self, replica: ReplicaId) -> Result<()> {

@@ -1,8 +1,8 @@
 //! Subscriptions.
 
 use portero_store::{
-    Change, DeadLetterPolicy, NewAuditEntry, NewSubscription, Page, Result, Revision, StartAt, Subscription,
-    SubscriptionUpdate,
+    Change, DeadLetterPolicy, Name, NewAuditEntry, NewSubscription, Page, Result, Revision, StartAt,
+    Subscription, SubscriptionUpdate,
 };
 use portero_types::{LaneCount, SubscriptionId, SubscriptionNo};
 use sqlx::sqlite::SqliteRow;
@@ -82,7 +82,7 @@ pub(super) async fn update(
     update: SubscriptionUpdate,
     change: Change,
 ) -> Result<Subscription> {
-    let before = find(connection, &update.id).await?;
+    let before = find(connection, &update.id, &change).await?;
     let sql = "UPDATE subscriptions SET attempts_max = coalesce(?, attempts_max), \
                defer_deadline_ms = coalesce(?, defer_deadline_ms), \
                dead_letter_policy = coalesce(?, dead_letter_policy) \
@@ -104,10 +104,15 @@ pub(super) async fn update(
 }
 
 /// The subscription, as a change finds it.
-async fn find(connection: &mut SqliteConnection, id: &SubscriptionId) -> Result<Subscription> {
+async fn find(
+    connection: &mut SqliteConnection,
+    id: &SubscriptionId,
+    change: &Change,
+) -> Result<Subscription> {
     let query = sqlx::query(subscriptions!("WHERE subscription_id = ?")).bind(id.as_str());
     let row = query.fetch_optional(connection).await.map_err(statement)?;
-    subscription(&row.ok_or_else(|| not_found("subscription"))?)
+    let found = row.as_ref().map(subscription).transpose()?;
+    found.filter(|found| change.concerns(found.tenant.as_ref())).ok_or_else(|| not_found("subscription"))
 }
 
 /// Position of each shard after which a subscription begins that is created now.
@@ -170,8 +175,9 @@ pub(super) async fn delete(
     id: SubscriptionId,
     change: Change,
 ) -> Result<()> {
-    let before = find(connection, &id).await?;
+    let before = find(connection, &id, &change).await?;
     super::grant::forget_subscription(connection, before.no, &change).await?;
+    super::freed::insert(connection, &Name::Subscription(id), change.at).await?;
     let query = sqlx::query("DELETE FROM subscriptions WHERE subscription_no = ?").bind(before.no.0);
     query.execute(&mut *connection).await.map_err(statement)?;
     let entry = NewAuditEntry::subscription(&change, "DeleteSubscription", Some(&before), None);

@@ -1,6 +1,8 @@
 //! Tenants.
 
-use portero_store::{Change, Limits, NewAuditEntry, NewTenant, Page, Result, Revision, Tenant, TenantUpdate};
+use portero_store::{
+    Change, Limits, Name, NewAuditEntry, NewTenant, Page, Result, Revision, Tenant, TenantUpdate,
+};
 use portero_types::{TenantId, TenantNo};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{SqliteConnection, SqlitePool};
@@ -123,6 +125,7 @@ pub(super) async fn delete(connection: &mut SqliteConnection, id: TenantId, chan
     }
     let sql = concat!("UPDATE tenants SET deleted_at = ", database_now!(), " WHERE tenant_no = ?");
     super::grant::delete_of_tenant(connection, no, &change).await?;
+    super::freed::insert(connection, &Name::Tenant(id), change.at).await?;
     sqlx::query(sql).bind(no.0).execute(&mut *connection).await.map_err(statement)?;
     append_in(connection, NewAuditEntry::tenant(&change, "DeleteTenant", Some(&before), None)).await
 }

@@ -6,7 +6,9 @@ use super::fixture::{
     Fixture, NOW, new_subscription, new_tenant, source_id, subscription_id, tenant_id, tester,
 };
 use super::{Database, assert_fails, migrated};
-use crate::{AuditFilter, DynStore, ErrorKind, Grant, NewGrant};
+use crate::{
+    AuditFilter, DynStore, ErrorKind, Grant, NewGrant, NewSubscription, Revision, SubscriptionUpdate,
+};
 
 fn grant_id(id: &str) -> GrantId {
     GrantId::new(id).expect("valid")
@@ -150,4 +152,64 @@ pub async fn a_subscription_leaves_the_grants_that_name_it(database: &dyn Databa
             ("DeleteGrant".to_owned(), "grants/one".to_owned())
         ]
     );
+}
+
+/// Between the moment when somebody was found to be allowed to change something and the change, it may be deleted, and another
+/// tenant's have its name.
+pub async fn what_became_anothers_is_not_changed_by_who_was_allowed_to_before(database: &dyn Database) {
+    let store = Fixture::new(database).await.store;
+    store.create_tenant(new_tenant("globex"), &tester()).await.expect("created");
+    let globex = Some(tenant_id("globex"));
+    let new = NewSubscription { tenant: globex.clone(), ..new_subscription("billing") };
+    let subscription = store.create_subscription(new, &tester()).await.expect("created");
+    let grant = store.create_grant(security("oncall", Some("globex")), &tester()).await.expect("created");
+    let before = store.revision().await.expect("a revision");
+    for owner in [Some(tenant_id("acme")), None] {
+        let change = tester().of(owner);
+        let update =
+            SubscriptionUpdate { attempts_max: Some(7), ..SubscriptionUpdate::new(subscription.id.clone()) };
+        assert_fails(store.update_subscription(update, &change).await, ErrorKind::NotFound);
+        assert_fails(store.delete_subscription(&subscription.id, &change).await, ErrorKind::NotFound);
+        assert_fails(store.delete_grant(&grant.id, &change).await, ErrorKind::NotFound);
+    }
+    assert_eq!(store.revision().await.expect("a revision"), before, "no trace is left");
+    assert_eq!(store.subscription(&subscription.id).await.expect("read"), Some(subscription.clone()));
+    let change = tester().of(globex);
+    store.delete_grant(&grant.id, &change).await.expect("still its");
+    store.delete_subscription(&subscription.id, &change).await.expect("still its");
+}
+
+/// So many grants of one tenant at once.
+const MANY_OF_ACME: &str = "
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 999)
+    INSERT INTO grants (grant_id, tenant_no, issuer, subject, role, created_at)
+    SELECT 'acme-' || i, tenant_no, 'issuer', 'subject', 'viewer', 0 FROM n, tenants WHERE tenant_id = 'acme'";
+/// So many of the whole installation.
+const MANY_OF_ALL: &str = "
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 8998)
+    INSERT INTO grants (grant_id, issuer, subject, role, created_at)
+    SELECT 'all-' || i, 'issuer', 'subject', 'viewer', 0 FROM n";
+
+pub async fn grants_are_bounded_for_each_tenant_and_in_all(database: &dyn Database) {
+    let store = Fixture::new(database).await.store;
+    store.create_tenant(new_tenant("globex"), &tester()).await.expect("created");
+    database.execute(MANY_OF_ACME).await;
+    store.create_grant(security("last", Some("acme")), &tester()).await.expect("the thousandth");
+    let refused = store.create_grant(security("more", Some("acme")), &tester()).await.expect_err("full");
+    assert_eq!(refused.kind(), ErrorKind::Exhausted);
+    for word in ["tenant acme", "1000", "delete those"] {
+        assert!(refused.to_string().contains(word), "{word} is missing: {refused}");
+    }
+    store.create_grant(security("globex", Some("globex")), &tester()).await.expect("another tenant's");
+    database.execute(MANY_OF_ALL).await;
+    let before = store.revision().await.expect("a revision");
+    store.create_grant(security("full", None), &tester()).await.expect("the ten thousandth");
+    for tenant in [None, Some("globex")] {
+        let refused = store.create_grant(security("more", tenant), &tester()).await.expect_err("full");
+        assert_eq!(refused.kind(), ErrorKind::Exhausted);
+        assert!(refused.to_string().contains("this installation has 10000"), "{refused}");
+    }
+    assert_eq!(store.revision().await.expect("a revision"), Revision(before.0 + 1), "no trace is left");
+    store.delete_grant(&grant_id("full"), &tester()).await.expect("deleted");
+    store.create_grant(security("more", Some("globex")), &tester()).await.expect("there is room again");
 }

@@ -1,14 +1,18 @@
 //! The admin service over a real store. What tokens allow is the permission table's test.
 
 mod audit;
+mod elsewhere;
 mod explain;
 mod grants;
 mod limits;
+mod outdated;
+mod pages;
 mod parked;
 mod presets;
 mod rejections;
 mod secret_life;
 mod secrets;
+mod settings;
 mod sources;
 mod subscriptions;
 
