@@ -1,7 +1,7 @@
 //! The file that holds the values of a bulk rotation: one line of JSON for each source, on the disk before its source is told.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -53,6 +53,13 @@ impl ValuesFile {
         if metadata.permissions().mode() & 0o077 != 0 {
             return Err(Failure::usage(format!("others may read {place}: take that away (chmod 600) first")));
         }
+        // Held until the file is closed. Of two runs each would write a value for a source, which takes one of them.
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Failure::usage(format!(
+                "another rotation is writing to {place}: wait until it has ended, then run this again"
+            )),
+            TryLockError::Error(error) => failed(error),
+        })?;
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
         let mut reader = BufReader::new(&file);
         let (mut values, mut whole, mut number) = (BTreeMap::new(), 0_u64, 0_u32);
@@ -123,6 +130,7 @@ mod tests {
         let mut file = ValuesFile::open(&path, "march").expect("made");
         file.add("tenants/a/sources/x", secret("whsec_1")).expect("added");
         assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        drop(file);
         let value = |id: &str| {
             let file = ValuesFile::open(&path, id).expect("opened");
             file.get("tenants/a/sources/x").map(|value| value.expose_secret().clone())
@@ -132,17 +140,32 @@ mod tests {
     }
 
     #[test]
+    fn two_runs_do_not_write_to_one_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("values.jsonl");
+        let mut first = ValuesFile::open(&path, "march").expect("made");
+        first.add("x", secret("whsec_1")).expect("added");
+        let refused = ValuesFile::open(&path, "march").err().expect("it is in use").to_string();
+        assert!(refused.contains("another rotation is writing to") && !refused.contains("whsec"), "{refused}");
+        drop(first);
+        let second = ValuesFile::open(&path, "march").expect("it is free");
+        assert_eq!(second.get("x").map(|value| value.expose_secret().as_str()), Some("whsec_1"));
+    }
+
+    #[test]
     fn a_line_that_was_cut_short_is_taken_off_and_a_strange_one_is_not_touched() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("values.jsonl");
         let mut file = ValuesFile::open(&path, "march").expect("made");
         file.add("x", secret("whsec_1")).expect("added");
+        drop(file);
         let whole = std::fs::read(&path).expect("read");
         std::fs::write(&path, [&whole[..], br#"{"source":"y","sec"#].concat()).expect("cut short");
         let mut file = ValuesFile::open(&path, "march").expect("opened");
         assert!(file.get("y").is_none());
         file.add("y", secret("whsec_2")).expect("added");
         assert_eq!(std::fs::read_to_string(&path).expect("read").lines().count(), 2);
+        drop(file);
         std::fs::write(&path, "hush, not JSON\n").expect("written");
         let refused = ValuesFile::open(&path, "march").err().expect("refused").to_string();
         assert!(refused.starts_with("line 1 of ") && !refused.contains("hush"), "{refused}");
