@@ -1,7 +1,7 @@
 //! What strangers and careless senders post: each gets its own clear answer, and nothing is lost by it.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portero_client::v1;
 use portero_recipe::{Recipe, SignOptions};
@@ -22,6 +22,26 @@ fn signed_at(provider: &Provider, secret: &str, body: &[u8], after_secs: i64) ->
 
 fn with_signature(signed: &Signed, value: &str) -> Signed {
     Signed { headers: vec![("stripe-signature".to_owned(), value.to_owned())], body: signed.body.clone() }
+}
+
+/// Whoever knows a URL must not fill the log's disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_forged_requests_is_told_by_a_few_lines_and_counted_whole() {
+    const FORGED: usize = 150;
+    let site = Site::new(Kind::Sqlite);
+    let mut gateway = Gateway::new(&site).set("TELEMETRY__LOG_LEVEL", "info");
+    gateway.launch().await;
+    let setup = Setup::new(&gateway).await;
+    let provider = setup.provider(&gateway);
+    let began = Instant::now();
+    for _ in 0..FORGED {
+        assert_eq!(provider.post(&Signed { headers: Vec::new(), body: b"{}".to_vec() }).await.status, 401);
+    }
+    let took = usize::try_from(began.elapsed().as_secs()).expect("few");
+    let lines = gateway.log.count("a request is rejected");
+    assert!((10..=11 + took).contains(&lines), "{lines} lines in {took} s");
+    let counted = gateway.metric("portero_ingress_rejections_total", &[]).await;
+    assert!(counted >= FORGED as f64, "{counted}");
 }
 
 on_each_store!(a_request_that_does_not_verify_is_refused_with_its_reason_and_good_ones_still_pass);

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::request;
 use portero_directory::Source;
 use portero_store::Sealed;
-use portero_types::{RequestId, Timestamp};
+use portero_types::{RequestId, SourceNo, Timestamp};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
@@ -45,6 +45,8 @@ struct Shared {
     limit: Mutex<Limit>,
     /// For what comes in crowds.
     crowds: Mutex<Limit>,
+    /// For lines of the log.
+    told: Mutex<Limit>,
 }
 
 /// A refused request on its way to the store.
@@ -78,9 +80,9 @@ impl RejectionQueue {
     pub fn new(store: Arc<dyn portero_store::RejectionStore>, seal: SealCapture) -> (Self, RejectionWriter) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let bytes = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
-        let limit = Mutex::new(Limit::new(10, Duration::from_secs(1)));
+        let often = || Mutex::new(Limit::new(10, Duration::from_secs(1)));
         let crowds = Mutex::new(Limit::new(1, Duration::from_secs(60)));
-        let queue = Self(Some(Arc::new(Shared { sender, bytes, limit, crowds })));
+        let queue = Self(Some(Arc::new(Shared { sender, bytes, limit: often(), crowds, told: often() })));
         (queue, RejectionWriter::new(receiver, store, seal))
     }
 
@@ -90,9 +92,13 @@ impl RejectionQueue {
         Self(None)
     }
 
-    /// Remembers a refused request, when its refusal says something about the request and there is room. Never waits.
+    /// Remembers a refused request and tells the log of it, when its refusal says something about the request and there is
+    /// room. Never waits.
     pub(crate) fn note(&self, seen: &Seen<'_>, refusal: &Refusal) {
         let (Some(shared), Some((reason, detail))) = (&self.0, refusal.about_the_request()) else { return };
+        if matches!(refusal, Refusal::Rejected(_)) {
+            shared.tell(seen.source.no, reason, &detail);
+        }
         metrics::kept_rejection(match shared.offer(seen, refusal.comes_in_crowds(), reason, &detail) {
             Ok(()) => "queued",
             Err(lost) => lost,
@@ -101,6 +107,15 @@ impl RejectionQueue {
 }
 
 impl Shared {
+    /// Whoever sends rubbish must not fill a disk: beyond the source's share only those see it who ask for every detail.
+    fn tell(&self, source: SourceNo, reason: &'static str, detail: &str) {
+        if allows(&self.told, source) {
+            tracing::info!(decision = "rejected", reason, detail, "a request is rejected");
+        } else {
+            tracing::debug!(decision = "rejected", reason, detail, "a request is rejected");
+        }
+    }
+
     fn offer(
         &self,
         seen: &Seen<'_>,
@@ -114,13 +129,9 @@ impl Shared {
             TrySendError::Closed(()) => "shutting_down",
         })?;
         let share = Arc::clone(&self.bytes).try_acquire_many_owned(size(seen)).map_err(|_| "queue_full")?;
-        // No operation leaves it half done.
-        let limit = if is_crowd { &self.crowds } else { &self.limit };
-        let mut limit = limit.lock().unwrap_or_else(PoisonError::into_inner);
-        if !limit.allows(seen.source.no, Instant::now()) {
+        if !allows(if is_crowd { &self.crowds } else { &self.limit }, seen.source.no) {
             return Err("limited");
         }
-        drop(limit);
         slot.send(Refused {
             source: Arc::clone(seen.source),
             request_id: seen.request_id,
@@ -134,6 +145,11 @@ impl Shared {
         });
         Ok(())
     }
+}
+
+/// No operation leaves a limit half done.
+fn allows(limit: &Mutex<Limit>, source: SourceNo) -> bool {
+    limit.lock().unwrap_or_else(PoisonError::into_inner).allows(source, Instant::now())
 }
 
 /// What an entry holds in memory, about.
