@@ -21,7 +21,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Opens one tenant's stored keys. What a version is never changes, so what was opened before is taken over.
+    /// Opens one tenant's stored keys. What a version is never changes, so what was opened before is taken over, and rows that
+    /// became worse are not asked.
     pub(crate) fn open(rows: &[TenantKey], keyring: &Keyring, former: Option<&Arc<Self>>) -> Arc<Self> {
         let mut versions: Vec<u16> = rows.iter().map(|row| row.key.version).collect();
         versions.sort_unstable();
@@ -35,11 +36,9 @@ impl Held {
         let complete = failed.is_empty();
         if let Some(former) = former
             && former.versions == versions
-            && !complete
-            && former.keys.as_ref().map(|keys| keys.versions().collect::<Vec<_>>())
-                == keys.as_ref().map(|keys| keys.versions().collect::<Vec<_>>())
+            && former.has_all_of(keys.as_ref())
         {
-            // As bad as before: nobody has to look again.
+            // As bad as before, or worse: what is known is kept, and told once.
             return Arc::clone(former);
         }
         for (row, error) in failed {
@@ -54,6 +53,16 @@ impl Held {
     /// Whether these very rows were opened.
     pub(crate) fn is_of(&self, rows: &[TenantKey]) -> bool {
         self.wrapped == wrapped(rows)
+    }
+
+    /// Whether these keys, or their fault, are nothing new.
+    fn has_all_of(&self, keys: Result<&TenantKeys, &Fault>) -> bool {
+        match (&self.keys, keys) {
+            (Ok(mine), Ok(keys)) => keys.versions().all(|version| mine.versions().any(|own| own == version)),
+            (Ok(_), Err(_)) => true,
+            (Err(_), Ok(_)) => false,
+            (Err(fault), Err(now)) => fault == now,
+        }
     }
 
     /// Whether every stored key was opened. What could not be may be mended another time.
@@ -158,6 +167,15 @@ mod tests {
         let again = open(&[damaged(row(1, 1))], Some(&first));
         assert!(Arc::ptr_eq(&first, &again), "a version never becomes another key");
         assert_eq!(versions(&open(&[row(1, 1), row(1, 2)], Some(&again))), Some(vec![1, 2]));
+    }
+
+    #[test]
+    fn a_row_that_became_worse_takes_nothing_away() {
+        let first = open(&[damaged(row(1, 1)), row(1, 2)], None);
+        let worse = open(&[damaged(row(1, 1)), damaged(row(1, 2))], Some(&first));
+        assert!(Arc::ptr_eq(&first, &worse), "what was opened is still the key");
+        let mended = open(&[row(1, 1), row(1, 2)], Some(&worse));
+        assert_eq!(versions(&mended), Some(vec![1, 2]));
     }
 
     #[test]

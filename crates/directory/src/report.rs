@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
-use portero_keyring::KeyId;
 use portero_store::{ConfigStore, ReplicaEcho, ReplicaReport, Revision};
 use portero_types::{Clock, ReplicaId, Timestamp};
 use tokio::time::Instant;
@@ -44,7 +43,11 @@ impl fmt::Debug for Reporting {
 /// Reports to the store, or only looks when there is nobody to report.
 pub(crate) struct Reporter {
     reporting: Option<Reporting>,
+    /// Whether a report was answered.
+    is_known: AtomicBool,
+    has_signed_off: AtomicBool,
     edges: AtomicU32,
+    others: AtomicU32,
     skew_micros: AtomicI64,
     is_skewed: AtomicBool,
 }
@@ -67,7 +70,10 @@ impl Reporter {
     pub(crate) const fn new(reporting: Option<Reporting>) -> Self {
         Self {
             reporting,
+            is_known: AtomicBool::new(false),
+            has_signed_off: AtomicBool::new(false),
             edges: AtomicU32::new(1),
+            others: AtomicU32::new(u32::MAX),
             skew_micros: AtomicI64::new(0),
             is_skewed: AtomicBool::new(false),
         }
@@ -78,39 +84,50 @@ impl Reporter {
         self.edges.load(Ordering::Relaxed).max(1)
     }
 
+    /// Whether no other live process is known of, as last told. Who does not report cannot know.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.others.load(Ordering::Relaxed) == 0
+    }
+
     /// How far this machine's clock is ahead of the database's, microseconds, as last measured.
     pub(crate) fn skew_micros(&self) -> i64 {
         self.skew_micros.load(Ordering::Relaxed)
     }
 
-    /// Says that `applied` is applied and which key wraps new data keys, and asks.
+    /// Says that `applied` is applied and which key, by its mark, wraps new data keys, and asks.
     pub(crate) async fn report(
         &self,
         store: &dyn ConfigStore,
         applied: Revision,
-        key: &KeyId,
+        key: String,
     ) -> portero_store::Result<Told> {
-        let Some(me) = &self.reporting else {
+        let reporting = self.reporting.as_ref().filter(|_| !self.has_signed_off.load(Ordering::Relaxed));
+        let Some(me) = reporting else {
             return Ok(Told::only(store.revision().await?));
         };
         let (asked, clock) = (Instant::now(), me.clock.now());
         let report = ReplicaReport {
             replica: me.replica,
             instance: me.instance.clone(),
+            first: !self.is_known.load(Ordering::Relaxed),
             roles: me.roles.clone(),
             revision: applied,
             clock,
             version: me.version.clone(),
-            key_id: key.to_string(),
+            key_id: key,
         };
-        let ReplicaEcho { revision, database_time, edges, history } = store.report(&report).await?;
+        let ReplicaEcho { revision, database_time, edges, others, history } = store.report(&report).await?;
+        self.is_known.store(true, Ordering::Relaxed);
         self.edges.store(edges, Ordering::Relaxed);
+        self.others.store(others, Ordering::Relaxed);
         self.compare(skew(clock, asked.elapsed(), database_time));
         Ok(Told { revision, history: Some(history) })
     }
 
-    /// Forgets this process in the store.
+    /// Forgets this process in the store. What is looked up from then on is no report any more: nobody shall wait for this
+    /// process again.
     pub(crate) async fn sign_off(&self, store: &dyn ConfigStore) -> portero_store::Result<()> {
+        self.has_signed_off.store(true, Ordering::Relaxed);
         match &self.reporting {
             Some(me) => store.sign_off(me.replica).await,
             None => Ok(()),

@@ -18,8 +18,11 @@ pub const REPLICA_WRITTEN_EVERY: Duration = Duration::from_secs(5);
 pub struct ReplicaReport {
     /// Which process: one id per run.
     pub replica: ReplicaId,
-    /// Its configured name. A report under a new id takes the place of an older process of the same name.
+    /// Its configured name.
     pub instance: String,
+    /// Whether the process has not been told anything yet. It takes the place of those of its name then, which are gone as a rule;
+    /// one that lives all the same comes back by its next report, and the two are told apart by their ids from then on.
+    pub first: bool,
     /// What it does: `edge`, `stream`, `admin`.
     pub roles: Vec<String>,
     /// The revision that it has applied.
@@ -28,7 +31,8 @@ pub struct ReplicaReport {
     pub clock: Timestamp,
     /// The program's version.
     pub version: String,
-    /// The key-encryption key that it wraps new data keys under.
+    /// The key-encryption key that it wraps new data keys under: its name, `/`, and a mark of its bits. The name alone where
+    /// nothing encrypts data keys.
     pub key_id: String,
 }
 
@@ -41,6 +45,8 @@ pub struct ReplicaEcho {
     pub database_time: Timestamp,
     /// How many live processes have the role `edge`, the one that reports included.
     pub edges: u32,
+    /// How many other live processes there are, whatever their roles.
+    pub others: u32,
     /// Which line of history the revision belongs to. It changes when committed state may have been lost: after a restore
     /// or a failover. Revisions of different lines must not be compared.
     pub history: String,

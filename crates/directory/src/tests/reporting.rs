@@ -171,3 +171,75 @@ async fn confirming_waits_for_every_live_edge_and_names_those_that_are_behind() 
     shutdown.cancel();
     following.await.expect("no panic");
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_live_processes_of_one_name_are_both_waited_for() {
+    let (store, clock) = (empty(), ManualClock::at(NOW));
+    let (one, follower) = open(&store, &clock).await;
+    let following_one = tokio::spawn(follower.run(CancellationToken::new()));
+    tokio::time::sleep(SECOND).await;
+    let namesake = Reporting { replica: ReplicaId::new(NOW, 2 << 24), ..me(&clock) };
+    let config = DirectoryConfig { reporting: Some(namesake), ..DirectoryConfig::default() };
+    let (two, follower) =
+        Directory::open(Arc::new(store.clone()), keyring(), config).await.expect("readable");
+    let following_two = tokio::spawn(follower.run(CancellationToken::new()));
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(replicas(&store).await.len(), 2, "neither takes the place of the other for good");
+    assert_eq!((one.edges(), two.edges()), (2, 2));
+
+    following_two.abort();
+    store.change(|config| config.sources.push(source(1, "stripe")));
+    let behind = one.confirm(Revision(2), SECOND).await.expect("readable");
+    assert_eq!(behind.iter().map(|replica| replica.id).collect::<Vec<_>>(), [ReplicaId::new(NOW, 2 << 24)]);
+    following_one.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_signed_off_is_not_there_again_when_it_looks_once_more() {
+    let (store, clock) = (empty(), ManualClock::at(NOW));
+    let (directory, follower) = open(&store, &clock).await;
+    let shutdown = CancellationToken::new();
+    let following = tokio::spawn(follower.run(shutdown.clone()));
+    tokio::time::sleep(SECOND).await;
+    shutdown.cancel();
+    following.await.expect("no panic");
+    store.change(|config| config.sources.push(source(1, "stripe")));
+    assert_eq!(directory.refresh_now().await.expect("readable"), Revision(2), "the last calls are served");
+    assert!(replicas(&store).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_alone_has_nothing_to_catch_up_with() {
+    let (store, clock) = (empty(), ManualClock::at(NOW));
+    let (directory, _follower) = open(&store, &clock).await;
+    let looks = store.looks();
+    for _ in 0..1_000 {
+        assert!(!directory.catch_up().await);
+    }
+    assert_eq!(store.looks(), looks, "a refusal costs nothing");
+    store.set_replica(Replica { roles: vec!["admin".to_owned()], ..other(1, 1) });
+    directory.refresh_now().await.expect("readable");
+    store.change(|config| config.sources.push(source(1, "stripe")));
+    assert!(directory.catch_up().await);
+    assert!(directory.snapshot().source_by_ingest_key(&key(1)).is_some());
+}
+
+/// The revisions of two lines of history say nothing of each other, and neither line may be taken for the other until the next
+/// report.
+#[tokio::test(start_paused = true)]
+async fn whoever_looks_first_after_a_restore_notices_it() {
+    let (store, clock) = (empty(), ManualClock::at(NOW));
+    let (directory, _follower) = open(&store, &clock).await;
+    store.set_replica(other(1, 1));
+    for (n, catches_up) in [(1, false), (2, true)] {
+        let mut restored = snapshot(vec![source(n, "stripe")], Vec::new());
+        restored.revision = directory.snapshot().revision();
+        store.restore(restored);
+        if catches_up {
+            assert!(directory.catch_up().await);
+        } else {
+            directory.refresh_now().await.expect("readable");
+        }
+        assert!(directory.snapshot().source_by_ingest_key(&key(n)).is_some());
+    }
+}

@@ -18,7 +18,8 @@ use crate::row::{get, unsigned};
 /// Most processes that a list shows.
 const LISTED_MAX: i64 = 10_000;
 
-/// `now`: the database's clock, microseconds, read once. The timeline is the first part of a WAL file's name.
+/// `now`: the database's clock, microseconds, read once. The timeline is the first part of a WAL file's name. Two processes of one
+/// name, should both live, are two rows: only the first report of one deletes the other's, which comes back by itself.
 const REPORT: &str = "
 WITH now AS MATERIALIZED (
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at
@@ -33,15 +34,17 @@ WITH now AS MATERIALIZED (
     RETURNING 1
 ), gone AS (
     DELETE FROM replicas r USING now
-    WHERE EXISTS (SELECT FROM born) AND r.replica_id <> $1 AND (r.instance = $2 OR r.seen_at < at - $9)
+    WHERE EXISTS (SELECT FROM born) AND r.replica_id <> $1 AND (($12 AND r.instance = $2) OR r.seen_at < at - $9)
+    RETURNING r.replica_id
 )
-SELECT c.revision, now.at,
-       (SELECT count(*) FROM replicas r WHERE r.seen_at > at - $8 AND $10 = ANY (r.roles) AND r.instance <> $2)
-       + ($10 = ANY ($3))::integer AS edges,
+SELECT c.revision, now.at, live.others, live.edges + ($10 = ANY ($3))::integer AS edges,
        i.generation || '-' || to_hex((pg_control_system()).system_identifier)
        || '-' || (SELECT oid FROM pg_database WHERE datname = current_database())
        || '-' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) AS history
-FROM config_revision c, installation i, now";
+FROM config_revision c, installation i, now, LATERAL (
+    SELECT count(*) AS others, count(*) FILTER (WHERE $10 = ANY (r.roles)) AS edges FROM replicas r
+    WHERE r.seen_at > now.at - $8 AND r.replica_id <> $1 AND NOT EXISTS (SELECT FROM gone g WHERE g.replica_id = r.replica_id)
+) live";
 
 pub(super) async fn report(pool: &Pool, report: &ReplicaReport) -> Result<ReplicaEcho> {
     let query = sqlx::query(REPORT)
@@ -55,13 +58,15 @@ pub(super) async fn report(pool: &Pool, report: &ReplicaReport) -> Result<Replic
         .bind(micros(REPLICA_LIVE))
         .bind(micros(REPLICA_SHOWN))
         .bind(EDGE)
-        .bind(report.key_id.as_str());
+        .bind(report.key_id.as_str())
+        .bind(report.first);
     let found = rows(pool, query, Effect::Commits).await?;
     let row = found.first().ok_or_else(|| corrupt("config_revision"))?;
     Ok(ReplicaEcho {
         revision: Revision(get(row, "revision")?),
         database_time: Timestamp::from_micros(get(row, "at")?),
         edges: u32::try_from(unsigned(row, "edges")?).unwrap_or(u32::MAX),
+        others: u32::try_from(unsigned(row, "others")?).unwrap_or(u32::MAX),
         history: get(row, "history")?,
     })
 }

@@ -35,7 +35,7 @@ pub(super) async fn is_news(connection: &mut SqliteConnection, report: ReplicaRe
     Ok(known.is_none())
 }
 
-/// Writes a report down. A process that begins takes the place of an older one of its name, and sweeps.
+/// Writes a report down. A process that is not known yet sweeps, and takes the place of others of its name when it begins.
 pub(super) async fn write(connection: &mut SqliteConnection, report: ReplicaReport) -> Result<()> {
     let sql = concat!(
         "UPDATE replicas SET revision = ?, seen_at = ",
@@ -55,8 +55,10 @@ pub(super) async fn write(connection: &mut SqliteConnection, report: ReplicaRepo
     if renewed.rows_affected() > 0 {
         return Ok(());
     }
-    let sql = concat!("DELETE FROM replicas WHERE instance = ? OR seen_at < ", database_now!(), " - ?");
+    let sql =
+        concat!("DELETE FROM replicas WHERE (? AND instance = ?) OR seen_at < ", database_now!(), " - ?");
     sqlx::query(sql)
+        .bind(report.first)
         .bind(report.instance.as_str())
         .bind(micros(REPLICA_SHOWN))
         .execute(&mut *connection)
@@ -87,18 +89,21 @@ pub(super) async fn write(connection: &mut SqliteConnection, report: ReplicaRepo
 }
 
 /// What a report is answered.
-pub(super) async fn echo(connection: &mut SqliteConnection) -> Result<ReplicaEcho> {
+pub(super) async fn echo(connection: &mut SqliteConnection, replica: ReplicaId) -> Result<ReplicaEcho> {
     let sql = concat!(
         "SELECT config_revision.revision, ",
         database_now!(),
-        " AS at, (SELECT count(*) FROM replicas WHERE seen_at > ",
+        " AS at, count(*) FILTER (WHERE replica_id <> ?) AS others, ",
+        "count(*) FILTER (WHERE EXISTS (SELECT 1 FROM json_each(roles) WHERE value = ?)) AS edges, ",
+        "generation || '-' || coalesce(incarnation, '') AS history FROM config_revision, installation ",
+        "LEFT JOIN replicas ON seen_at > ",
         database_now!(),
-        " - ? AND EXISTS (SELECT 1 FROM json_each(roles) WHERE value = ?)) AS edges, ",
-        "generation || '-' || coalesce(incarnation, '') AS history FROM config_revision, installation"
+        " - ?"
     );
     let row = sqlx::query(sql)
-        .bind(micros(REPLICA_LIVE))
+        .bind(replica.0.as_bytes().as_slice())
         .bind(EDGE)
+        .bind(micros(REPLICA_LIVE))
         .fetch_one(connection)
         .await
         .map_err(statement)?;
@@ -106,6 +111,7 @@ pub(super) async fn echo(connection: &mut SqliteConnection) -> Result<ReplicaEch
         revision: Revision(get(&row, "revision")?),
         database_time: timestamp(&row, "at")?,
         edges: unsigned(&row, "edges")?,
+        others: unsigned(&row, "others")?,
         history: get(&row, "history")?,
     })
 }

@@ -6,11 +6,12 @@ use super::Database;
 use super::fixture::{Fixture, NOW, fresh, new_tenant, random, tester};
 use crate::{Replica, ReplicaEcho, ReplicaReport, Revision};
 
-/// What a process says of itself.
+/// What a process says of itself, for the first time.
 pub(super) fn report(instance: &str, roles: &[&str], revision: Revision) -> ReplicaReport {
     ReplicaReport {
         replica: ReplicaId::new(NOW, random(fresh())),
         instance: instance.to_owned(),
+        first: true,
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
         revision,
         clock: NOW,
@@ -36,7 +37,7 @@ pub async fn a_report_is_told_the_revision_and_the_databases_clock(database: &dy
     let mut mine = report("one", &["edge", "admin"], Revision(0));
     let present = fixture.store.revision().await.expect("a revision");
     let first = told(&fixture, &mine).await;
-    assert_eq!((first.revision, first.edges), (present, 1));
+    assert_eq!((first.revision, first.edges, first.others), (present, 1, 0));
     assert!(first.database_time > Timestamp::from_secs(1_700_000_000), "{:?}", first.database_time);
     assert!(!first.history.is_empty());
     fixture.store.create_tenant(new_tenant("globex"), &tester()).await.expect("created");
@@ -96,11 +97,13 @@ pub async fn a_silent_replica_is_no_longer_live_and_takes_no_share(database: &dy
     told(&fixture, &two).await;
     told(&fixture, &one).await;
     told(&fixture, &report("three", &["stream", "admin"], Revision(1))).await;
-    assert_eq!(told(&fixture, &one).await.edges, 2, "the third takes no webhooks");
+    let echo = told(&fixture, &one).await;
+    assert_eq!((echo.edges, echo.others), (2, 2), "the third takes no webhooks");
     let live_edges = async || listed(&fixture).await.iter().filter(|replica| replica.is_live_edge()).count();
     assert_eq!(live_edges().await, 2);
     database.execute("UPDATE replicas SET seen_at = seen_at - 61000000 WHERE instance = 'two'").await;
-    assert_eq!(told(&fixture, &one).await.edges, 1);
+    let echo = told(&fixture, &one).await;
+    assert_eq!((echo.edges, echo.others), (1, 1));
     assert_eq!(live_edges().await, 1);
     assert_eq!(names(&fixture).await, ["one", "three", "two"], "it is shown all the same");
     told(&fixture, &two).await;
@@ -127,4 +130,38 @@ pub async fn a_process_takes_the_place_of_an_older_one_of_its_name(database: &dy
     assert_eq!(told(&fixture, &new).await.edges, 1);
     let seen = listed(&fixture).await;
     assert_eq!(seen.iter().map(|replica| replica.id).collect::<Vec<_>>(), [new.replica]);
+}
+
+pub async fn two_live_processes_of_one_name_are_both_there(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    let (mut one, mut two) = (report("one", &["edge"], Revision(1)), report("one", &["edge"], Revision(2)));
+    told(&fixture, &report("other", &["edge"], Revision(1))).await;
+    assert_eq!(told(&fixture, &one).await.edges, 2);
+    assert_eq!(told(&fixture, &two).await.edges, 2, "it took the place of the other");
+    (one.first, two.first) = (false, false);
+    for round in 3..6 {
+        (one.revision, two.revision) = (Revision(round), Revision(round + 10));
+        for report in [&one, &two] {
+            let echo = told(&fixture, report).await;
+            assert_eq!((echo.edges, echo.others), (3, 2), "round {round}");
+        }
+        let mut seen: Vec<_> =
+            listed(&fixture).await.into_iter().map(|replica| (replica.id, replica.revision)).collect();
+        seen.retain(|(id, _)| [one.replica, two.replica].contains(id));
+        seen.sort_unstable_by_key(|(_, revision)| *revision);
+        assert_eq!(seen, [(one.replica, one.revision), (two.replica, two.revision)], "round {round}");
+    }
+    fixture.store.sign_off(two.replica).await.expect("signed off");
+    assert_eq!(told(&fixture, &one).await.edges, 2);
+}
+
+pub async fn what_a_process_says_first_may_be_said_again(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    let (one, mut two) = (report("one", &["edge"], Revision(1)), report("one", &["edge"], Revision(2)));
+    told(&fixture, &one).await;
+    two.first = false;
+    told(&fixture, &two).await;
+    // Its answer may have been lost the first time. By now it is known, so it takes nobody's place any more.
+    assert_eq!(told(&fixture, &one).await.edges, 2);
+    assert_eq!(listed(&fixture).await.len(), 2);
 }

@@ -1,5 +1,8 @@
 //! Following the store's revision.
 
+mod catch_up;
+mod mend;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,15 +13,13 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use self::mend::Mending;
 use crate::clocks::{Clocks, Moment};
 use crate::report::{Reporter, Reporting, Told};
 use crate::{Snapshot, metrics};
 
 /// Shortest time between two looks, however many hints come in.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(20);
-
-/// How often everything is read again while a tenant's data key cannot be opened: somebody may have mended its row.
-const MEND_EVERY: Duration = Duration::from_secs(5);
 
 /// How a directory follows its store.
 #[derive(Clone, Debug)]
@@ -78,22 +79,17 @@ struct Shared {
     revision: watch::Sender<Revision>,
     /// Somebody heard that the configuration changed.
     look: Notify,
-    /// When everything was read last because a data key could not be opened.
-    mended: ArcSwap<Moment>,
-    /// Held while refreshing, so that an older snapshot never replaces a newer one. Which line of history the snapshot
-    /// belongs to.
-    refreshing: Mutex<Option<String>>,
+    /// Held while refreshing, so that an older snapshot never replaces a newer one.
+    refreshing: Mutex<Refreshing>,
+    /// When [`Directory::catch_up`] may look next; held by who does.
+    next_catch_up: Mutex<Instant>,
 }
 
-impl Shared {
-    /// Whether data keys that could not be opened are due again; if so, they are not for a while.
-    fn is_time_to_mend(&self, now: &Moment) -> bool {
-        let is_due = now.steady.duration_since(self.mended.load().steady) >= MEND_EVERY;
-        if is_due {
-            self.mended.store(Arc::new(*now));
-        }
-        is_due
-    }
+/// What is known of the store beside the snapshot.
+struct Refreshing {
+    /// Which line of history the snapshot belongs to.
+    history: Option<String>,
+    mending: Mending,
 }
 
 impl std::fmt::Debug for Directory {
@@ -120,12 +116,13 @@ impl Directory {
         // Asked before everything is read: what is lost in between is noticed by the next look.
         let asked = clocks.now();
         let told =
-            within(&config, reporter.report(store.as_ref(), Revision::default(), keyring.active())).await?;
+            within(&config, reporter.report(store.as_ref(), Revision::default(), keyring.active_mark()))
+                .await?;
         let stored = patiently(&config, store.snapshot()).await?;
-        let snapshot = build(ConfigChanges::Full(stored), Arc::clone(&keyring), None, false).await?;
+        let snapshot = build(ConfigChanges::Full(stored), Arc::clone(&keyring), None).await?;
         let (revision, _) = watch::channel(snapshot.revision());
         metrics::loaded("everything");
-        metrics::applied(snapshot.revision());
+        metrics::applied(&snapshot);
         let directory = Self(Arc::new(Shared {
             store,
             keyring,
@@ -133,11 +130,14 @@ impl Directory {
             clocks,
             reporter,
             snapshot: ArcSwap::from_pointee(snapshot),
-            mended: ArcSwap::from_pointee(asked),
             confirmed: ArcSwap::from_pointee(asked),
             revision,
             look: Notify::new(),
-            refreshing: Mutex::new(told.history),
+            refreshing: Mutex::new(Refreshing {
+                history: told.history,
+                mending: Mending::from(asked.steady),
+            }),
+            next_catch_up: Mutex::new(asked.steady),
         }));
         Ok((directory.clone(), Follower(directory)))
     }
@@ -198,47 +198,44 @@ impl Directory {
         self.refresh(called, false).await
     }
 
-    /// Looks, and says what is applied when `reports`; not when somebody did both since `called`.
-    async fn refresh(&self, called: Moment, reports: bool) -> Result<Revision, Error> {
+    /// Looks, and says what is applied; not when somebody did so since `called`, unless this is the follower's own look.
+    async fn refresh(&self, called: Moment, follows: bool) -> Result<Revision, Error> {
         let shared = &self.0;
-        let mut history = shared.refreshing.lock().await;
-        if !reports && shared.confirmed.load().steady > called.steady {
+        let mut state = shared.refreshing.lock().await;
+        if !follows && self.was_confirmed_after(called) {
             // Somebody has begun and finished after the call: of many who wait, two look.
             return Ok(shared.snapshot.load().revision());
         }
         // What is confirmed is the state at this moment, not at the answer's.
         let asked = shared.clocks.now();
         let known = shared.snapshot.load_full();
-        let told = if reports {
-            self.report(known.revision()).await?
-        } else {
-            Told::only(within(&shared.config, shared.store.revision()).await?)
-        };
-        let is_same_history = told.history.is_none() || told.history == *history;
-        let mends = known.tenants_unopened() > 0 && shared.is_time_to_mend(&asked);
-        if told.revision != known.revision() || !is_same_history || mends {
-            let loaded = self.apply(known, is_same_history, mends).await?;
-            *history = told.history.or_else(|| history.take());
+        let told = self.report(known.revision()).await?;
+        let is_same_history = told.history.is_none() || told.history == state.history;
+        if told.revision != known.revision() || !is_same_history {
+            let loaded = self.apply(known, is_same_history).await?;
+            state.history = told.history.or_else(|| state.history.take());
             // So that whoever waits for this process need not wait for its next look.
             if let Err(error) = self.report(loaded).await {
                 tracing::debug!(%error, "that the configuration is applied is reported a moment later");
             }
         }
         shared.confirmed.store(Arc::new(asked));
+        if follows && let Err(error) = self.mend(&mut state.mending).await {
+            tracing::debug!(%error, "data keys that could not be opened are looked at again a moment later");
+        }
         Ok(shared.snapshot.load().revision())
     }
 
-    /// Puts what the store has now in the place of `known`: only the changes, unless they belong to another history or
-    /// everything is to be `mended`.
-    async fn apply(
-        &self,
-        known: Arc<Snapshot>,
-        is_same_history: bool,
-        mends: bool,
-    ) -> Result<Revision, Error> {
+    /// Whether what the store had at some moment after this one is in the snapshot.
+    fn was_confirmed_after(&self, moment: Moment) -> bool {
+        self.0.confirmed.load().steady > moment.steady
+    }
+
+    /// Puts what the store has now in the place of `known`: only the changes, unless they belong to another history.
+    async fn apply(&self, known: Arc<Snapshot>, is_same_history: bool) -> Result<Revision, Error> {
         let shared = &self.0;
         let changes = async {
-            if is_same_history && !mends {
+            if is_same_history {
                 shared.store.changes(known.revision()).await
             } else {
                 shared.store.snapshot().await.map(ConfigChanges::Full)
@@ -249,21 +246,24 @@ impl Directory {
             ConfigChanges::Delta(_) => "changes",
             ConfigChanges::Full(_) => "everything",
         };
-        // Stores answer with everything also where the revision is one of another history.
-        let keeps_keys = is_same_history && mends;
-        let snapshot = build(changes, Arc::clone(&shared.keyring), Some(known), keeps_keys).await?;
-        let loaded = snapshot.revision();
-        shared.snapshot.store(Arc::new(snapshot));
+        let snapshot = build(changes, Arc::clone(&shared.keyring), Some(known)).await?;
         metrics::loaded(kind);
-        metrics::applied(loaded);
-        tracing::info!(revision = loaded.0, kind, "the configuration changed");
-        shared.revision.send_replace(loaded);
-        Ok(loaded)
+        metrics::applied(&snapshot);
+        tracing::info!(revision = snapshot.revision().0, kind, "the configuration changed");
+        Ok(self.put(snapshot))
+    }
+
+    /// Lets everybody see a snapshot, and tells those who wait for one.
+    fn put(&self, snapshot: Snapshot) -> Revision {
+        let revision = snapshot.revision();
+        self.0.snapshot.store(Arc::new(snapshot));
+        self.0.revision.send_replace(revision);
+        revision
     }
 
     async fn report(&self, applied: Revision) -> Result<Told, Error> {
         let shared = &self.0;
-        let report = shared.reporter.report(shared.store.as_ref(), applied, shared.keyring.active());
+        let report = shared.reporter.report(shared.store.as_ref(), applied, shared.keyring.active_mark());
         within(&shared.config, report).await
     }
 
@@ -324,20 +324,16 @@ impl Follower {
     }
 }
 
-/// Opens secrets and makes recipes ready, away from the threads that serve requests. `keeps_keys`: everything is of the history
-/// of `former`, so what was opened of a version is still its key, whatever its row holds now.
+/// Opens secrets and makes recipes ready, away from the threads that serve requests.
 async fn build(
     changes: ConfigChanges,
     keyring: Arc<Keyring>,
     former: Option<Arc<Snapshot>>,
-    keeps_keys: bool,
 ) -> Result<Snapshot, Error> {
     let building = tokio::task::spawn_blocking(move || match (changes, former) {
         (ConfigChanges::Delta(delta), Some(former)) => former.apply(delta, &keyring),
         (ConfigChanges::Delta(delta), None) => Snapshot::default().apply(delta, &keyring),
-        (ConfigChanges::Full(stored), Some(former)) if keeps_keys => {
-            Snapshot::build(stored, &keyring, Some(&former))
-        }
+        // Stores answer with everything also where the revision is one of another history.
         (ConfigChanges::Full(stored), former) => {
             let former = former.map(|former| former.with_keys_of(&stored.tenant_keys));
             Snapshot::build(stored, &keyring, former.as_ref())
