@@ -82,7 +82,10 @@ async fn metas_check_is_answered_with_a_token_that_nobody_is_shown(kind: Kind) {
             operator.run(words)
         };
         assert!(shown.status.success(), "{words}: {}", said(&shown));
-        canaries::assert_none(words, said(&shown));
+        let mut finds = canaries::search(said(&shown).as_bytes());
+        // Who manages a source is told its URL.
+        finds.retain(|find| find.what != "ingest key");
+        assert_eq!(finds, [], "{words}");
     }
     is_answered(&check(&gateway, &path, &word).await);
 
@@ -101,7 +104,8 @@ async fn a_secret_setting_is_sealed_with_new_keys_and_a_damaged_one_refuses_noth
     let word = unique("door-word-of-meta");
     let meta = Source::meta(&mut setup.admin, &gateway, &word).await;
     let rotated = output(gateway.command().args(["keyring", "rotate-data-keys", "--output", "json"]));
-    assert_eq!(said(&rotated).lines().last(), Some(r#"{"tenants":1,"secrets":2,"settings":1,"failed":0}"#));
+    let told = String::from_utf8_lossy(&rotated.stdout).into_owned();
+    assert_eq!(told.trim(), r#"{"tenants":1,"secrets":2,"settings":1,"failed":0}"#, "{}", said(&rotated));
     let key =
         "SELECT substr(sealed_settings::json->>'verify_token', 1, 6) FROM sources WHERE source_id = 'chat'";
     assert_eq!(site.query(key), "010002", "the format, and the version of the data key");
