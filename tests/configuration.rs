@@ -229,3 +229,32 @@ async fn a_slow_database_is_no_wrong_clock() {
     admin.terminate();
     admin.ended(PATIENCE).await;
 }
+
+/// Gives the role of a viewer past all gateways, so that none of them gets word of it.
+fn grant_unheard(site: &Site, subject: &str) {
+    site.query(&format!(
+        "BEGIN;
+         UPDATE config_revision SET revision = revision + 1;
+         INSERT INTO grants (grant_id, tenant_no, issuer, subject, role, created_at)
+         SELECT '{subject}', tenant_no, 'portero-local', '{subject}', 'viewer', 0 FROM tenants;
+         COMMIT"
+    ));
+}
+
+/// Word of a change may be lost or late, and to a service that is refused a refusal is final.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_granted_elsewhere_a_moment_ago_is_not_refused() {
+    let site = Site::new(Kind::Postgres);
+    let (one, other) = (Gateway::start(&site).await, Gateway::start(&site).await);
+    Setup::new(&one).await;
+    other.is_up_to_date().await;
+    let acme = || v1::GetTenantRequest { name: "tenants/acme".to_owned() };
+    for round in 0..10 {
+        let subject = format!("service-{round}");
+        let mut admin = other.client(&site.token(&["--subject", &subject])).await.admin();
+        let refused = admin.get_tenant(acme()).await.expect_err("it has no grant yet");
+        assert_eq!(refused.code(), tonic::Code::PermissionDenied);
+        grant_unheard(&site, &subject);
+        admin.get_tenant(acme()).await.unwrap_or_else(|status| panic!("round {round}: {status}"));
+    }
+}

@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status};
 
 use super::subscription_form::{self, to_proto};
 use super::{Admin, Answer, split};
-use crate::authenticate::{Gate, Metadata};
+use crate::authenticate::Metadata;
 use crate::error::{from_store, invalid, not_found};
 use crate::{name, page, time};
 
@@ -71,10 +71,10 @@ impl Admin {
         id: &SubscriptionId,
         action: impl for<'a> FnOnce(SubscriptionRef<'a>) -> Action<'a>,
     ) -> Result<(Caller, Subscription), Status> {
-        let caller = self.gate.caller(metadata).await?;
+        let own = self.gate.own(metadata).await?;
         let found = self.store.subscription(id).await.map_err(|error| from_store(&error))?;
         let scope = found.as_ref().and_then(|found| found.tenant.as_ref());
-        Gate::permit(&caller, action(reference(id, scope)))?;
+        let caller = self.gate.allowed(&own, action(reference(id, scope))).await?;
         Ok((caller, found.ok_or_else(|| not_found(&format!("subscriptions/{id}")))?))
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
-use portero_auth::Action;
-use portero_directory::Directory;
+use portero_auth::{Action, Caller, SubscriptionRef};
+use portero_directory::{Directory, Snapshot};
 use portero_dispatcher::{AttachError, Dispatcher};
 use portero_proto::v1;
 use portero_proto::v1::subscriber_service_server::SubscriberService;
@@ -31,6 +31,15 @@ pub(super) enum Call {
     Settle,
 }
 
+impl Call {
+    const fn of(self, subscription: SubscriptionRef<'_>) -> Action<'_> {
+        match self {
+            Self::Subscribe => Action::Subscribe(subscription),
+            Self::Settle => Action::Settle(subscription),
+        }
+    }
+}
+
 /// How long a stream's last status waits for a client that takes nothing.
 const STATUS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -53,25 +62,21 @@ impl Subscriber {
         Self { dispatcher, directory, gate, clock }
     }
 
-    /// The subscription of that name, if this caller may do this with it.
+    /// The subscription of that name, if this caller, here without stored grants, may do this with it.
     pub(super) async fn permitted(
         &self,
-        caller: &portero_auth::Caller,
+        own: &Caller,
         id: &SubscriptionId,
         call: Call,
     ) -> Result<SubscriptionNo, Status> {
-        let mut found = self.directory.snapshot().subscription(id).cloned();
-        if found.is_none() && self.directory.refresh_now().await.is_ok() {
-            found = self.directory.snapshot().subscription(id).cloned();
-        }
-        let tenant = found.as_ref().and_then(|found| found.tenant.as_ref());
-        let resource = reference(id, tenant);
-        let action = match call {
-            Call::Subscribe => Action::Subscribe(resource),
-            Call::Settle => Action::Settle(resource),
+        let judge = |caller: &Caller, snapshot: &Snapshot| {
+            let found = snapshot.subscription(id);
+            let tenant = found.and_then(|found| found.tenant.as_ref());
+            Gate::permit(caller, call.of(reference(id, tenant)))?;
+            found.map(|found| found.no).ok_or_else(|| error::not_found(&format!("subscriptions/{id}")))
         };
-        Gate::permit(caller, action)?;
-        found.map(|found| found.no).ok_or_else(|| error::not_found(&format!("subscriptions/{id}")))
+        let rpc = call.of(reference(id, None)).name();
+        self.gate.judged(own, rpc, judge).await.map(|(_, number)| number)
     }
 }
 
@@ -112,9 +117,9 @@ impl SubscriberService for Subscriber {
         request: Request<v1::SettleRequest>,
     ) -> Result<Response<v1::SettleResponse>, Status> {
         let (metadata, extensions, message) = request.into_parts();
-        let caller = self.gate.caller(&Metadata::new(metadata, &extensions)).await?;
+        let own = self.gate.own(&Metadata::new(metadata, &extensions)).await?;
         let id = name::subscription(&message.subscription, "subscription")?;
-        let number = self.permitted(&caller, &id, Call::Settle).await?;
+        let number = self.permitted(&own, &id, Call::Settle).await?;
         let items = convert::settlements(&message.items, number)?;
         let statuses = self.dispatcher.settle(number, items).await.map_err(from_attach)?;
         let tokens = message.items.into_iter().map(|item| item.token).collect();

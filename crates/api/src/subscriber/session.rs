@@ -94,8 +94,7 @@ pub(super) async fn run(
     };
     let id = name::subscription(&hello.subscription, "subscription")?;
     let mut standing = Standing::new(&service, own);
-    let caller = service.gate.completed(standing.own()).await?;
-    let number = service.permitted(&caller, &id, Call::Subscribe).await?;
+    let number = service.permitted(standing.own(), &id, Call::Subscribe).await?;
     let spec = spec(&hello, number)?;
     let flow = spec.flow;
     let handle = service.dispatcher.attach(spec).await.map_err(from_attach)?;
@@ -113,7 +112,7 @@ pub(super) async fn run(
     };
     tracing::info!(
         subscription.id = hello.subscription, stream.id = session.handle.id(), instance = hello.instance_id,
-        subject = %caller.subject, lanes = session.handle.lanes(), "a consumer's stream opened"
+        subject = %standing.own().subject, lanes = session.handle.lanes(), "a consumer's stream opened"
     );
     session.queue.push_back(ServerFrame::Welcome(v1::Welcome {
         stream_id: session.handle.id().to_string(),
@@ -125,7 +124,7 @@ pub(super) async fn run(
         resumed_tokens: session.handle.resumed().iter().map(|item| token::encode(number, item)).collect(),
         subscription_lanes: session.handle.subscription_lanes().into(),
     }));
-    let expires = caller.expires_at.plus(LEEWAY).since(service.clock.now());
+    let expires = standing.own().expires_at.plus(LEEWAY).since(service.clock.now());
     let result =
         session.serve(&service, &mut standing, &mut incoming, outgoing, Instant::now() + expires).await;
     let (ending, result) = match result {

@@ -87,6 +87,19 @@ impl Client {
         patient(self.service.subscribe(request)).await.expect_err("refused")
     }
 
+    /// Settles without a stream.
+    pub(crate) async fn settle(
+        &mut self,
+        subscription: &str,
+        items: Vec<v1::Settlement>,
+    ) -> Result<v1::SettleResponse, Status> {
+        let subscription = format!("subscriptions/{subscription}");
+        let mut request = Request::new(v1::SettleRequest { subscription, items });
+        let bearer = format!("Bearer {}", self.token).parse().expect("ASCII");
+        request.metadata_mut().insert("authorization", bearer);
+        patient(self.service.settle(request)).await.map(tonic::Response::into_inner)
+    }
+
     /// Opens a stream and reads its Welcome.
     pub(crate) async fn welcomed(&mut self, hello: v1::Hello) -> (Stream, v1::Welcome) {
         let mut stream = self.open(hello).await;

@@ -1,6 +1,7 @@
 //! The services over a real gateway, as a client sees them that speaks the protocol by hand.
 
 mod client;
+mod elsewhere;
 mod expiry;
 mod frames;
 #[expect(dead_code, reason = "the consumers' library is tested with it too")]

@@ -8,7 +8,8 @@ use super::fixture::{
 };
 use super::{Database, assert_fails};
 use crate::{
-    DynStore, ErrorKind, KeyUse, NewSubscription, Resealed, Rewrapped, Sealed, TENANT_KEYS_MAX, TenantKey,
+    AuditFilter, DynStore, ErrorKind, KeyUse, NewSubscription, Resealed, Rewrapped, Sealed, TENANT_KEYS_MAX,
+    TenantKey,
 };
 
 fn key(version: u16, key_id: &str) -> WrappedKey {
@@ -51,6 +52,24 @@ pub async fn a_tenants_data_key_is_made_with_it_and_outlives_it(database: &dyn D
     assert_eq!(opened(&stored[0]).body, "{\"id\":\"evt_1\"}");
 }
 
+pub async fn data_keys_are_read_of_the_tenants_that_are_asked_for(database: &dyn Database) {
+    let fixture = Fixture::new(database).await;
+    let (store, acme) = (&fixture.store, fixture.tenant.no);
+    let other = store.create_tenant(new_tenant("other"), &tester()).await.expect("created");
+    let third = store.create_tenant(new_tenant("third"), &tester()).await.expect("created");
+    store.add_tenant_key(acme, key(2, "k2"), &tester()).await.expect("added");
+    let of = async |tenants: &[TenantNo]| store.tenant_keys_of(tenants).await.expect("read");
+    let both = [keys(store, "acme").await, keys(store, "third").await].concat();
+    assert_eq!(both.len(), 3);
+    assert_eq!(of(&[third.no, TenantNo(i64::MAX), acme]).await, both);
+    assert_eq!(of(&[]).await, []);
+    let made = keys(store, "other").await;
+    store.delete_tenant(&other.id, &tester()).await.expect("deleted");
+    assert_eq!(of(&[other.no]).await, made, "its events are still to be delivered");
+    store.erase_tenant(&other.id, &tester()).await.expect("erased");
+    assert_eq!(of(&[other.no]).await, []);
+}
+
 pub async fn uses_and_pages_say_what_is_wrapped_under_which_key(database: &dyn Database) {
     let fixture = Fixture::new(database).await;
     let store = &fixture.store;
@@ -86,12 +105,17 @@ pub async fn wrapping_again_replaces_what_is_still_as_it_was_and_raises_no_revis
     };
     let stale = of(&other, &key(1, "k1"));
     let gone = Rewrapped { tenant_no: TenantNo(i64::MAX), ..of(&acme, &acme.key) };
-    let count = store.rewrap(vec![of(&acme, &acme.key), stale, gone]).await.expect("wrapped");
+    let count = store.rewrap(vec![of(&acme, &acme.key), stale, gone], &tester()).await.expect("wrapped");
     assert_eq!(count, 1, "what changed meanwhile, or is gone, is passed over");
     assert_eq!(keys(store, "acme").await[0].key, key(1, "k2"));
     assert_eq!(keys(store, "other").await, [other]);
-    assert_eq!(store.rewrap(vec![of(&acme, &acme.key)]).await.expect("nothing"), 0);
-    assert_eq!(store.rewrap(vec![]).await.expect("nothing"), 0);
+    let (seq, _) = store.audit_head().await.expect("a head");
+    let told = AuditFilter { after_seq: Some(seq - 1), ..AuditFilter::default() };
+    let told = store.audit_entries(told, 2).await.expect("read").items.remove(0);
+    assert_eq!((told.action.as_str(), told.resource.as_str()), ("RewrapDataKeys", "keyring/k2"));
+    assert_eq!(store.rewrap(vec![of(&acme, &acme.key)], &tester()).await.expect("nothing"), 0);
+    assert_eq!(store.rewrap(vec![], &tester()).await.expect("nothing"), 0);
+    assert_eq!(store.audit_head().await.expect("a head").0, seq, "nothing was done");
     assert_eq!(store.revision().await.expect("revision"), before, "nobody acts otherwise");
 }
 
