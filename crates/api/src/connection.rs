@@ -14,12 +14,15 @@ use tonic::transport::Server;
 use tonic::transport::server::Connected;
 
 use crate::metrics::OpenConnection;
+use crate::unproven::{Place, Proof};
 
 /// A connection that is ready to be served.
 pub(crate) struct Connection {
     io: Io,
     trust: Trust,
     open: OpenConnection,
+    /// Its place among those over which nobody has shown a token yet.
+    place: Place,
 }
 
 /// What calls know of their connection.
@@ -27,28 +30,31 @@ pub(crate) struct Connection {
 pub(crate) struct Peer {
     /// Cancelled when its client is no longer trusted: calls that go on have to end.
     pub(crate) distrusted: CancellationToken,
+    /// Told when a call shows a good token.
+    pub(crate) proof: Proof,
 }
 
 impl Connection {
     /// One that is spoken to plainly.
-    pub(crate) fn plain(stream: TcpStream, open: OpenConnection) -> Self {
-        Self { io: Io::Plain(stream), trust: Trust::default(), open }
+    pub(crate) fn plain(stream: TcpStream, open: OpenConnection, place: Place) -> Self {
+        Self { io: Io::Plain(stream), trust: Trust::default(), open, place }
     }
 
     /// One by TLS.
-    pub(crate) fn secured(Secured { stream, trust }: Secured, open: OpenConnection) -> Self {
-        Self { io: Io::Tls(Box::new(stream)), trust, open }
+    pub(crate) fn secured(Secured { stream, trust }: Secured, open: OpenConnection, place: Place) -> Self {
+        Self { io: Io::Tls(Box::new(stream)), trust, open, place }
     }
 
     /// Serves it to its end. Each connection has a server of its own, so that one can be told to go away while others stay:
-    /// all at `shutdown`, and each when its client is no longer trusted; then what is not over
-    /// [`portero_tls::LEAVE_WITHIN`] later is cut. Dropping it cuts the connection.
+    /// all at `shutdown`, and each when its client is no longer trusted or has shown no token for too long; then what is not
+    /// over [`portero_tls::LEAVE_WITHIN`] later, or sooner of a stranger's, is cut. Dropping it cuts the connection.
     pub(crate) async fn serve(self, server: Server, routes: Routes, shutdown: CancellationToken) {
         let (distrusted, cut, gone) =
             (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
+        let proof = Proof::default();
         let wire = Wire {
             io: self.io,
-            peer: Peer { distrusted: distrusted.clone() },
+            peer: Peer { distrusted: distrusted.clone(), proof: proof.clone() },
             cut: Box::pin(cut.clone().cancelled_owned()),
             _gone: gone.clone().drop_guard(),
             _open: self.open,
@@ -56,16 +62,21 @@ impl Connection {
         // Nothing else ever comes; when the connection is gone, there is nothing to wait for.
         let until_gone = gone.cancelled_owned().into_stream().filter_map(|()| future::ready(None));
         let incoming = stream::iter([Ok::<_, io::Error>(wire)]).chain(until_gone);
-        let leave = distrusted.clone();
+        let (leave, too_long) = (distrusted.clone(), CancellationToken::new());
+        let stranger = self.place.watch(proof, too_long.clone());
         let signal = async move {
             tokio::select! {
                 () = leave.cancelled() => {}
+                () = too_long.cancelled() => {}
                 () = shutdown.cancelled() => {}
             }
         };
         let serving = async {
-            // How it ended is the peer's affair.
-            let _ = server.serve_with_incoming_shutdown(routes, incoming, signal).await;
+            tokio::select! {
+                // How it ended is the peer's affair.
+                _ = server.serve_with_incoming_shutdown(routes, incoming, signal) => {}
+                () = stranger => {}
+            }
         };
         let _cut = cut.drop_guard();
         self.trust.watch(&distrusted, serving).await;

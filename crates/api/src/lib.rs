@@ -12,10 +12,13 @@ mod idempotency;
 mod listener;
 pub mod metrics;
 mod name;
+mod open_door;
 mod page;
 mod server;
 mod subscriber;
 mod time;
+mod turns;
+mod unproven;
 
 use std::sync::Arc;
 

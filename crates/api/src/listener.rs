@@ -25,6 +25,7 @@ use tonic::transport::server::TcpIncoming;
 
 use crate::connection::Connection;
 use crate::metrics::{self, OpenConnection};
+use crate::unproven::Unproven;
 
 /// Open connections, unless it is said otherwise.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -112,6 +113,7 @@ async fn accept(
     ready: mpsc::Sender<Connection>,
 ) {
     let slots = Arc::new(Semaphore::new(connections_max));
+    let unproven = Unproven::new(connections_max);
     let mut handshakes = JoinSet::new();
     while let Some(accepted) = incoming.next().await {
         while handshakes.try_join_next().is_some() {}
@@ -126,10 +128,16 @@ async fn accept(
             metrics::connection_refused();
             continue;
         };
+        // One that is gone already has no address.
+        let Ok(peer) = stream.peer_addr() else { continue };
+        let Some(place) = unproven.admit(peer.ip()) else {
+            metrics::connection_refused();
+            continue;
+        };
         let open = OpenConnection::count(slot);
         match tls.clone() {
             None => {
-                if ready.send(Connection::plain(stream, open)).await.is_err() {
+                if ready.send(Connection::plain(stream, open, place)).await.is_err() {
                     return;
                 }
             }
@@ -139,7 +147,7 @@ async fn accept(
                     match tls.accept(stream, Instant::now() + HANDSHAKE_TIMEOUT).await {
                         Ok(secured) => {
                             // Nobody waits for it any more when the server stops.
-                            let _ = ready.send(Connection::secured(secured, open)).await;
+                            let _ = ready.send(Connection::secured(secured, open, place)).await;
                         }
                         Err(Refused::Plain(stream)) => tell_plain(stream).await,
                         Err(_) => {}
@@ -203,5 +211,27 @@ mod tests {
         drop(served);
         let _third = TcpStream::connect(address).await.expect("connected");
         connections.waiting.recv().await.expect("there is room again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_shows_no_token_is_closed_whatever_else_it_says() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = tcp.local_addr().expect("bound");
+        let (every, shutdown) = (Duration::from_secs(600), CancellationToken::new());
+        let routes = Routes::default().prepare();
+        let serving =
+            Listener::new(tcp, None, 100).serve(Server::builder(), routes, (every, every), shutdown.clone());
+        let serving = tokio::spawn(serving);
+        for words in [&b""[..], b"PRI * HT", PREFACE] {
+            let began = Instant::now();
+            let mut stream = TcpStream::connect(address).await.expect("connected");
+            stream.write_all(words).await.expect("sent");
+            let closed = timeout(Duration::from_secs(60), stream.read_to_end(&mut Vec::new())).await;
+            assert!(closed.is_ok() && began.elapsed() >= Duration::from_secs(30), "{:?}", began.elapsed());
+        }
+        shutdown.cancel();
+        serving.await.expect("no panic");
     }
 }

@@ -9,7 +9,10 @@ const REFUSED: &str = "portero_api_connections_refused_total";
 /// Registers the help texts. Call once, after the recorder is installed.
 pub fn describe() {
     describe_gauge!(CONNECTIONS, "Open connections of the gRPC port.");
-    describe_counter!(REFUSED, "Connections of the gRPC port that were closed because too many are open.");
+    describe_counter!(
+        REFUSED,
+        "Connections of the gRPC port that were closed because too many are open, in all or of one address without a token."
+    );
 }
 
 /// Counts a connection that is one too many.

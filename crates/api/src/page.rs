@@ -1,4 +1,5 @@
-//! Paging (AIP-158): the token is the last id of the page before.
+//! Paging (AIP-158): the token is the last id of the page before. A page holds no more than an answer does, so that nobody's
+//! large items keep anybody from listing.
 
 use std::str::FromStr;
 
@@ -10,6 +11,8 @@ use crate::error::invalid;
 
 const SIZE_DEFAULT: i32 = 100;
 const SIZE_MAX: i32 = 1_000;
+/// Most bytes of a page's items, unless one alone has more. An answer's own bound lies above it.
+const BYTES_MAX: usize = 1 << 20;
 /// How many items are read at once for a page of what a caller may see.
 pub(crate) const READ_MAX: u32 = 1_000;
 
@@ -57,14 +60,44 @@ impl<T> Gathering<T> {
     }
 }
 
-/// The token of the next page; empty after the last one.
-pub(crate) fn next<T>(page: &Page<T>, id: impl FnOnce(&T) -> String) -> String {
-    page.items.last().filter(|_| page.more).map(id).unwrap_or_default()
+/// A page's items as they are shown, as many as an answer holds and at least one, and the token of the next page; empty
+/// after the last one.
+pub(crate) fn shown<T, M: prost::Message>(
+    page: &Page<T>,
+    show: impl Fn(&T) -> M,
+    id: impl FnOnce(&T) -> String,
+) -> (Vec<M>, String) {
+    let (mut shown, mut bytes) = (Vec::with_capacity(page.items.len()), 0);
+    for item in &page.items {
+        let one = show(item);
+        bytes += one.encoded_len();
+        if bytes > BYTES_MAX && !shown.is_empty() {
+            break;
+        }
+        shown.push(one);
+    }
+    let is_last = !page.more && shown.len() == page.items.len();
+    let last = page.items[..shown.len()].last().filter(|_| !is_last);
+    (shown, last.map(id).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_holds_no_more_than_an_answer_and_at_least_one_item() {
+        let page = |sizes: &[usize], more| Page { items: sizes.to_vec(), more };
+        let cut = |page: &Page<usize>| {
+            let (items, token) = shown(page, |size| "x".repeat(*size), ToString::to_string);
+            (items.len(), token)
+        };
+        assert_eq!(cut(&page(&[], false)), (0, String::new()));
+        assert_eq!(cut(&page(&[10, 11], false)), (2, String::new()));
+        assert_eq!(cut(&page(&[10, 11], true)), (2, "11".to_owned()));
+        assert_eq!(cut(&page(&[400_001, 400_002, 400_003], false)), (2, "400002".to_owned()));
+        assert_eq!(cut(&page(&[BYTES_MAX, 1], false)), (1, BYTES_MAX.to_string()));
+    }
 
     #[test]
     fn a_page_of_visible_items_is_full_or_the_last_one() {

@@ -138,7 +138,7 @@ impl Api {
             let server = AdminServiceServer::new(service)
                 .max_decoding_message_size(ADMIN_DECODE_BYTES_MAX)
                 .max_encoding_message_size(ENCODE_BYTES_MAX);
-            routes = routes.add_service(Entrance::new(server, gate));
+            routes = routes.add_service(Entrance::new(server, gate).in_turns());
             health.set_serving::<AdminServiceServer<Admin>>().await;
         }
         routes

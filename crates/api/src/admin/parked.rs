@@ -6,7 +6,9 @@
 
 use portero_auth::{Action, SubscriptionRef};
 use portero_proto::v1;
-use portero_store::{LaneAction, LaneRequest, NewAuditEntry, PARKED_LISTING_MAX, ParkedListing, ParkedState};
+use portero_store::{
+    LaneAction, LaneRequest, NewAuditEntry, PARKED_LISTING_MAX, Page, ParkedListing, ParkedState,
+};
 use portero_types::{EntityHash, LaneNo, SubscriptionId};
 use tonic::{Request, Response, Status};
 
@@ -27,9 +29,9 @@ impl Admin {
         let size = size.min(PARKED_LISTING_MAX);
         let listed = self.store.parked_entities(subscription.no, after, size).await;
         let listed = listed.map_err(|error| from_store(&error))?;
-        let full = u32::try_from(listed.len()).is_ok_and(|count| count == size);
-        let next_page_token = listed.last().filter(|_| full).map(entity_id).unwrap_or_default();
-        let parked_entities = listed.into_iter().map(|one| to_proto(&id, one)).collect();
+        let more = u32::try_from(listed.len()).is_ok_and(|count| count == size);
+        let show = |one: &ParkedListing| to_proto(&id, one.clone());
+        let (parked_entities, next_page_token) = page::shown(&Page { items: listed, more }, show, entity_id);
         Ok(Response::new(v1::ListParkedEntitiesResponse { parked_entities, next_page_token }))
     }
 

@@ -21,10 +21,10 @@ impl Admin {
         let (after, size) = (page::after::<RequestId>(&message.page_token)?, page::size(message.page_size)?);
         let page =
             self.store.list(&tenant, &source, after, size).await.map_err(|error| from_store(&error))?;
-        Ok(Response::new(v1::ListRejectionsResponse {
-            next_page_token: page::next(&page, |rejection| rejection.request_id.to_string()),
-            rejections: page.items.iter().map(|rejection| to_proto(&tenant, &source, rejection)).collect(),
-        }))
+        let show = |rejection: &Rejection| to_proto(&tenant, &source, rejection);
+        let (rejections, next_page_token) =
+            page::shown(&page, show, |rejection| rejection.request_id.to_string());
+        Ok(Response::new(v1::ListRejectionsResponse { rejections, next_page_token }))
     }
 
     pub(super) async fn do_get_rejection(

@@ -157,10 +157,9 @@ impl Admin {
         let page = self.store.secrets(&tenant, &source, after.as_ref(), size).await;
         let page = page.map_err(|error| from_store(&error))?;
         let secrets = self.shown_secrets(&tenant, &source).await?;
-        Ok(Response::new(v1::ListSecretsResponse {
-            next_page_token: page::next(&page, |secret| secret.id.to_string()),
-            secrets: page.items.iter().map(|secret| secrets.brief(secret)).collect(),
-        }))
+        let (secrets, next_page_token) =
+            page::shown(&page, |secret| secrets.brief(secret), |secret| secret.id.to_string());
+        Ok(Response::new(v1::ListSecretsResponse { secrets, next_page_token }))
     }
 
     /// A source's secrets with what their uses tell by its recipe.

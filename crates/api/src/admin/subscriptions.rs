@@ -6,7 +6,7 @@
 
 use portero_auth::{Action, Caller, SubscriptionRef, SubscriptionScope, allows};
 use portero_proto::v1;
-use portero_store::{NewSubscription, Subscription};
+use portero_store::{DeadLetter, NewSubscription, Page, Subscription};
 use portero_types::{LaneNo, SubscriptionId, TenantId};
 use tonic::{Request, Response, Status};
 
@@ -54,9 +54,9 @@ impl Admin {
         let (metadata, message) = split(request);
         let wanted = message.subscription.unwrap_or_default();
         let id = name::subscription(&wanted.name, "subscription.name")?;
-        let (caller, _) = self.permitted(&metadata, &id, |it| Action::UpdateSubscription(it)).await?;
+        let (caller, found) = self.permitted(&metadata, &id, |it| Action::UpdateSubscription(it)).await?;
         let update = subscription_form::update(id, &wanted, message.update_mask)?;
-        let change = self.change(&caller, &metadata);
+        let change = self.change(&caller, &metadata).of(found.tenant);
         let changed =
             self.store.update_subscription(update, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
@@ -99,9 +99,8 @@ impl Admin {
                 break;
             }
         }
-        let page = gathering.page();
-        let subscriptions = page.items.iter().map(to_proto).collect();
-        let next_page_token = page::next(&page, |item| item.id.to_string());
+        let (subscriptions, next_page_token) =
+            page::shown(&gathering.page(), to_proto, |item| item.id.to_string());
         Ok(Response::new(v1::ListSubscriptionsResponse { subscriptions, next_page_token }))
     }
 
@@ -111,8 +110,8 @@ impl Admin {
     ) -> Answer<v1::DeleteSubscriptionResponse> {
         let (metadata, message) = split(request);
         let id = name::subscription(&message.name, "name")?;
-        let (caller, _) = self.permitted(&metadata, &id, |it| Action::DeleteSubscription(it)).await?;
-        let change = self.change(&caller, &metadata);
+        let (caller, found) = self.permitted(&metadata, &id, |it| Action::DeleteSubscription(it)).await?;
+        let change = self.change(&caller, &metadata).of(found.tenant);
         self.store.delete_subscription(&id, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(v1::DeleteSubscriptionResponse {}))
@@ -128,13 +127,10 @@ impl Admin {
         let (after, size) = (dead_letter_token(&message.page_token)?, page::size(message.page_size)?);
         let letters = self.store.dead_letters(subscription.no, after, size).await;
         let letters = letters.map_err(|error| from_store(&error))?;
-        let full = u32::try_from(letters.len()).is_ok_and(|count| count == size);
-        let next_page_token = letters
-            .last()
-            .filter(|_| full)
-            .map(|(lane, letter)| format!("{lane}-{}", letter.position))
-            .unwrap_or_default();
-        let dead_letters = letters.into_iter().map(|(lane, letter)| dead_letter(lane, letter)).collect();
+        let more = u32::try_from(letters.len()).is_ok_and(|count| count == size);
+        let id = |(lane, letter): &(LaneNo, DeadLetter)| format!("{lane}-{}", letter.position);
+        let (dead_letters, next_page_token) =
+            page::shown(&Page { items: letters, more }, |(lane, letter)| dead_letter(*lane, letter), id);
         Ok(Response::new(v1::ListDeadLettersResponse { dead_letters, next_page_token }))
     }
 
@@ -176,14 +172,14 @@ fn dead_letter_token(token: &str) -> Result<Option<(LaneNo, u64)>, Status> {
         .ok_or_else(|| invalid("page_token", "must be the next_page_token of the answer before"))
 }
 
-fn dead_letter(lane: LaneNo, letter: portero_store::DeadLetter) -> v1::DeadLetter {
+fn dead_letter(lane: LaneNo, letter: &DeadLetter) -> v1::DeadLetter {
     v1::DeadLetter {
         receipt_id: letter.receipt_id.to_string(),
         lane: u32::from(lane.0),
         position: letter.position,
         attempts: letter.attempts,
-        reason_code: letter.reason_code,
-        reason_text: letter.reason_text,
+        reason_code: letter.reason_code.clone(),
+        reason_text: letter.reason_text.clone(),
         first_fail_time: Some(time::to_proto(letter.first_failed_at)),
         death_time: Some(time::to_proto(letter.died_at)),
     }

@@ -50,10 +50,8 @@ impl Admin {
         self.check(&metadata, Action::ListTenants).await?;
         let (after, size) = (page::after::<TenantId>(&message.page_token)?, page::size(message.page_size)?);
         let page = self.store.tenants(after.as_ref(), size).await.map_err(|error| from_store(&error))?;
-        Ok(Response::new(v1::ListTenantsResponse {
-            next_page_token: page::next(&page, |tenant| tenant.id.to_string()),
-            tenants: page.items.iter().map(to_proto).collect(),
-        }))
+        let (tenants, next_page_token) = page::shown(&page, to_proto, |tenant| tenant.id.to_string());
+        Ok(Response::new(v1::ListTenantsResponse { tenants, next_page_token }))
     }
 
     pub(super) async fn do_update_tenant(

@@ -7,4 +7,5 @@ mod frames;
 #[expect(dead_code, reason = "the consumers' library is tested with it too")]
 mod gateway;
 mod hello;
+mod open_door;
 mod standing;
