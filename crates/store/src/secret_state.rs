@@ -10,9 +10,15 @@
 //!
 //! Time alone moves it along the first line, except that `retire` sets the end; nothing moves it back.
 
+use std::time::Duration;
+
 use portero_types::Timestamp;
 
 use crate::Secret;
+
+/// How much earlier a secret begins that is to verify at once: gateways' clocks differ, and the provider may sign with it, and
+/// reach one whose clock is behind, as soon as it has it.
+pub const BEGINS_EARLIER: Duration = Duration::from_mins(1);
 
 /// Where a secret stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use portero_auth::Action;
 use portero_keyring::{TenantKeys, secret_aad};
 use portero_proto::v1;
 use portero_recipe::{Recipe, clean_secret, generate_secret};
-use portero_store::{Change, ErrorKind, NewSecret, Sealed, Secret, SecretState};
+use portero_store::{BEGINS_EARLIER, Change, ErrorKind, NewSecret, Sealed, Secret, SecretState};
 use portero_types::{Redacted, SecretId, SourceId, TenantId, Timestamp};
 use sha2::Digest as _;
 use subtle::ConstantTimeEq as _;
@@ -75,7 +75,7 @@ impl Admin {
         self.require_new_value(&keys, (tenant, source, &id), &value).await?;
         let not_before = match wanted.not_before {
             Some(given) => time::from_proto(given, "not_before")?,
-            None => now,
+            None => now.minus(BEGINS_EARLIER),
         };
         let new = NewSecret {
             tenant: tenant.clone(),
@@ -100,10 +100,15 @@ impl Admin {
                 let known =
                     self.store.secret(tenant, source, &id).await.map_err(|error| from_store(&error))?;
                 match known {
-                    Some(known) if is_same(&keys, &known, &value, tenant, source) => {
-                        Ok((known, String::new()))
-                    }
-                    _ => Err(from_store(&error)),
+                    Some(known) if !is_same(&keys, &known, &value, tenant, source) => Err(from_store(&error)),
+                    Some(known) => match known.state(now) {
+                        SecretState::Planned | SecretState::Active | SecretState::Retiring => {
+                            Ok((known, String::new()))
+                        }
+                        SecretState::Retired => Err(over(&id, "has ended: choose another id")),
+                        SecretState::Revoked => Err(over(&id, "was revoked: choose another id and value")),
+                    },
+                    None => Err(from_store(&error)),
                 }
             }
             Err(error) => Err(from_store(&error)),
@@ -190,7 +195,12 @@ impl Admin {
             .take_unseen(&tenant, &source, &id, &change)
             .await
             .map_err(|error| from_store(&error))?;
-        let value = open(&keys, &taken.ok_or_else(not_shown)?, (&tenant, &source, &id))?;
+        let taken = taken.ok_or_else(not_shown)?;
+        // Sealed again since, with a data key that is newer than those: it is used up, and must not be lost.
+        let value = match open(&keys, &taken, (&tenant, &source, &id)) {
+            Ok(value) => value,
+            Err(_) => open(&self.keys_of(&tenant).await?, &taken, (&tenant, &source, &id))?,
+        };
         tracing::info!(
             tenant.id = %tenant, source.id = %source, secret.id = %id, subject = %caller.subject,
             "the secret that a handshake brought was shown, this once"
@@ -287,6 +297,11 @@ fn open(
     value
         .map(Redacted::new)
         .ok_or_else(|| Status::failed_precondition("the secret cannot be opened with its tenant's data key"))
+}
+
+/// Who asks for it once more must not take it for one that verifies.
+fn over(id: &SecretId, fate: &str) -> Status {
+    Status::failed_precondition(format!("the source has the secret '{id}', which {fate}"))
 }
 
 fn not_shown() -> Status {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use portero_directory::{Directory, Source};
 use portero_ingress::{SecretNotWritten, SecretWriter};
 use portero_keyring::secret_aad;
-use portero_store::{Actor, Change, ConfigStore, NewSecret, Sealed};
+use portero_store::{Actor, BEGINS_EARLIER, Change, ConfigStore, NewSecret, Sealed};
 use portero_types::{Redacted, RequestId, SecretId, Timestamp};
 
 use crate::entropy;
@@ -40,7 +40,7 @@ impl SecretWriter for HandshakeSecrets {
             source: source.id.clone(),
             id,
             sealed,
-            not_before: now,
+            not_before: now.minus(BEGINS_EARLIER),
             // Each registration at the provider may have a secret of its own; which ones are over only people know.
             retire_others_at: None,
             created_at: now,

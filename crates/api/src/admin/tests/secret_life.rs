@@ -145,7 +145,7 @@ async fn a_secret_that_is_over_is_not_taken_for_one_that_was_just_added() {
 #[tokio::test]
 async fn a_new_secret_verifies_at_once_at_gateways_whose_clocks_are_behind() {
     let service = service().await;
-    rotate(&service, "new", OTHER, None).await.expect("rotated");
+    create(&service, "new", OTHER).await.expect("added");
     let source = service.loaded("pay");
     let secrets = &source.verification.as_ref().expect("usable").secrets;
     let behind = NOW.minus(Duration::from_secs(30));

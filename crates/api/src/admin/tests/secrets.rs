@@ -1,11 +1,15 @@
 //! Secrets that a handshake brought, and what is shown of them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use portero_auth::Grant;
-use portero_keyring::secret_aad;
+use portero_directory::Source;
+use portero_keyring::{Keyring, secret_aad};
 use portero_proto::v1;
-use portero_store::{Actor, Change, ConfigStore as _, NewSecret, Sealed};
+use portero_store::{Actor, Change, ConfigStore as _, KeyStore as _, NewSecret, Resealed, Sealed};
+use portero_store_sqlite::SqliteStore;
 use portero_types::SecretId;
 use tonic::{Code, Status};
 
@@ -108,6 +112,39 @@ async fn a_secret_that_cannot_be_opened_stays_unseen() {
     let refused = reveal(&service, &admin_of("acme"), &name).await;
     assert_eq!(code(refused), Code::FailedPrecondition);
     assert!(get(&service, &name).await.unseen);
+}
+
+/// Every call draws randomness once between its look at the keys and the moment when the secret is used up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_is_sealed_again_while_it_is_revealed_is_not_lost() {
+    let mut service = Service::start().await;
+    let name = brought(&service, "handshake-1").await;
+    let wiki = service.loaded("wiki");
+    let (store, keyring) = (Arc::clone(&service.store), Arc::clone(&service.admin.keyring));
+    let (runtime, done) = (tokio::runtime::Handle::current(), AtomicBool::new(false));
+    service.admin.entropy = Arc::new(move || {
+        if !done.swap(true, Ordering::Relaxed) {
+            tokio::task::block_in_place(|| runtime.block_on(rekey(&store, &keyring, &wiki)));
+        }
+        [77; 32]
+    });
+    let revealed = reveal(&service, &admin_of("acme"), &name).await.expect("shown");
+    assert_eq!(revealed.value, TOKEN);
+}
+
+/// What `portero keyring rotate-data-keys` does to a tenant with one secret.
+async fn rekey(store: &SqliteStore, keyring: &Keyring, source: &Source) {
+    let newer = keyring.new_data_key(2, &source.tenant, [21; 32], [22; 12]);
+    let change = Change::new(Actor::local("cli"), "req-2", NOW);
+    store.add_tenant_key(source.tenant_no, newer, &change).await.expect("added");
+    let rows = store.tenant_keys(&source.tenant).await.expect("read");
+    let keys = portero_directory::open_tenant_keys(&rows, keyring).expect("opened");
+    let (_, secret) = store.secrets_of(source.tenant_no).await.expect("read").remove(0);
+    let aad = secret_aad(&source.tenant, &source.id, &secret.id);
+    let value = keys.open(&aad, &secret.sealed.0).expect("opened");
+    let to = Sealed(keys.seal(&aad, &value, [23; 12]));
+    let resealed = Resealed { no: secret.no, from: secret.sealed, to };
+    assert_eq!(store.reseal(vec![resealed]).await.expect("resealed"), 1);
 }
 
 #[tokio::test]
