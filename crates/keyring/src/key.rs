@@ -109,6 +109,11 @@ impl Key {
         &self.0
     }
 
+    /// Sixteen hexadecimal digits by which two keys are told apart: of a value that is made of the key and used for nothing else.
+    pub(crate) fn mark(&self) -> String {
+        self.derive(&[b"mark"]).0[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Another key, made of this one and a label (HMAC-SHA256 as a pseudorandom function, NIST SP 800-108r1 section 4).
     pub(crate) fn derive(&self, label: &[&[u8]]) -> Self {
         let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&self.0)

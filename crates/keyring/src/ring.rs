@@ -105,6 +105,23 @@ impl Keyring {
         self.keys.contains_key(id)
     }
 
+    /// A version's name and a mark of its bits, such as `v2/1f2e3d4c5b6a7988`: what processes show each other, to see whether
+    /// they have the same key under a name. It tells nothing of the key. The name alone for no key; `None` when no version
+    /// of this name is there.
+    #[must_use]
+    pub fn mark_of(&self, id: &KeyId) -> Option<String> {
+        if id.as_str() == UNPROTECTED {
+            return self.keys.is_empty().then(|| UNPROTECTED.to_owned());
+        }
+        self.keys.get(id).map(|key| format!("{id}/{}", key.mark()))
+    }
+
+    /// The mark of the key that seals.
+    #[must_use]
+    pub fn active_mark(&self) -> String {
+        self.mark_of(&self.active).unwrap_or_else(|| self.active.to_string())
+    }
+
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&KeyId, &Key)> {
         self.keys.iter()
     }
@@ -298,6 +315,22 @@ mod tests {
         assert_eq!(ring.remove(&id("v2")), Err(RingError::UnknownKey { id: id("v2") }));
         assert_eq!(ring.activate(&id("v2")), Err(RingError::UnknownKey { id: id("v2") }));
         assert!(Keyring::generate(id("v1"), [0; 32]).is_err());
+    }
+
+    #[test]
+    fn marks_tell_keys_of_one_name_apart_and_nothing_of_them() {
+        let other = Keyring::generate(id("v1"), [2; 32]).expect("valid");
+        let [one, two] = [ring().active_mark(), other.active_mark()];
+        assert!(one.starts_with("v1/") && one.len() == 3 + 16, "{one}");
+        assert!(one != two && one == ring().active_mark());
+        let mut both = ring();
+        both.rotate(id("v2"), [2; 32]).expect("new name");
+        assert_eq!(both.mark_of(&id("v1")), Some(one));
+        assert_eq!(both.active_mark().strip_prefix("v2/"), two.strip_prefix("v1/"), "the bits alone");
+        assert_eq!(
+            (both.mark_of(&id("v9")), Keyring::unprotected().active_mark()),
+            (None, "none".to_owned())
+        );
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, bail};
 use metrics::{describe_gauge, gauge};
 use portero_keyring::{KeyId, Keyring, UNPROTECTED};
-use portero_store::{DynStore, KeyUse, TenantKey};
+use portero_store::{DynStore, KeyUse, Replica, TenantKey};
 
 use crate::config::KeyringSection;
 
-/// How many data keys are tried with a keyring at start.
-const TRIED: u32 = 256;
+/// Data keys that are read at a time.
+const PAGE: u32 = 1_000;
 const UNPROTECTED_GAUGE: &str = "portero_keyring_unprotected";
 
 /// Reads the keyring that the settings name.
@@ -37,6 +37,13 @@ pub(crate) fn keyring(section: &KeyringSection) -> anyhow::Result<Keyring> {
         _ => Keyring::load(path),
     };
     let ring = ring.context("the keyring cannot be used")?;
+    if let Some(active) = active.as_deref().filter(|active| *active != ring.active().as_str()) {
+        bail!(
+            "keyring.active is {active:?}, and the keyring file says that {} is active: take the setting away, or use \
+             `portero keyring activate`",
+            ring.active()
+        );
+    }
     Ok(if *unprotected { ring.taking_unprotected() } else { ring })
 }
 
@@ -46,24 +53,79 @@ pub(super) async fn require_every_key(keyring: &Keyring, store: &DynStore) -> an
     if let Some(text) = missing(keyring, &uses) {
         bail!(text);
     }
-    let some = store.keys_not_under("", None, TRIED).await.context("the data keys cannot be read")?;
-    match namesake(keyring, &some) {
+    require_no_namesake(keyring, store).await
+}
+
+/// Refuses a keyring of which a key opens none of the data keys that are wrapped under its name. One that opens some is the
+/// right one, whatever became of the others.
+pub(crate) async fn require_no_namesake(keyring: &Keyring, store: &DynStore) -> anyhow::Result<()> {
+    let uses = store.key_uses().await.context("the data keys cannot be read")?;
+    let mut names: BTreeMap<String, Proof> =
+        uses.into_iter().filter(|used| keyring.opens(&used.key_id)).map(|used| (used.key_id, Proof::None)).collect();
+    let mut after = None;
+    while names.values().any(|proof| *proof != Proof::Opens) {
+        let page = store.keys_not_under("", after, PAGE).await.context("the data keys cannot be read")?;
+        let Some(last) = page.last() else { break };
+        after = Some((last.tenant_no, last.key.version));
+        try_each(keyring, &page, &mut names);
+    }
+    match names.into_iter().find(|(_, proof)| *proof == Proof::Fails) {
         None => Ok(()),
-        Some(id) => bail!(
+        Some((id, _)) => bail!(
             "the keyring's key {id} opens nothing that was wrapped under a key of that name: is it the keyring of another \
-             installation? Nothing was started"
+             installation? Nothing was done"
         ),
     }
 }
 
-/// The name of a key that opens none of the data keys that are wrapped under it. One that opens some is the right one, whatever
-/// became of the others.
-fn namesake<'k>(keyring: &Keyring, wrapped: &'k [TenantKey]) -> Option<&'k str> {
-    let mut opened: BTreeMap<&str, bool> = BTreeMap::new();
+/// What is known of a key of the keyring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// Nothing: what was wrapped under it is gone by now.
+    None,
+    /// It opens something.
+    Opens,
+    /// It opened nothing yet of what is said to be wrapped under it.
+    Fails,
+}
+
+fn try_each(keyring: &Keyring, wrapped: &[TenantKey], names: &mut BTreeMap<String, Proof>) {
     for TenantKey { tenant, key, .. } in wrapped {
-        *opened.entry(&key.key_id).or_default() |= keyring.unwrap(key, tenant).is_ok();
+        if let Some(proof) = names.get_mut(&key.key_id).filter(|proof| **proof != Proof::Opens) {
+            *proof = if keyring.unwrap(key, tenant).is_ok() { Proof::Opens } else { Proof::Fails };
+        }
     }
-    opened.into_iter().find(|(_, opens)| !opens).map(|(id, _)| id)
+}
+
+/// Refuses a keyring with another key than a gateway that runs has under the same name: what the one wraps the other could not
+/// open. `instance` is this gateway's own name, under which one that was killed may still be known.
+pub(super) async fn require_the_others_key(
+    keyring: &Keyring,
+    store: &DynStore,
+    instance: &str,
+) -> anyhow::Result<()> {
+    let replicas = store.replicas().await.context("the gateways that run cannot be read")?;
+    match others_key(keyring, &replicas, instance) {
+        None => Ok(()),
+        Some((other, id)) => bail!(
+            "the gateway {other} runs with another key {id} than this keyring has: a key is made once, and its file copied to \
+             every gateway. Put the right file here, or there; a gateway that was killed counts for a minute. Nothing was started"
+        ),
+    }
+}
+
+/// A gateway that runs with another key under a name of the keyring, and the name.
+fn others_key(keyring: &Keyring, replicas: &[Replica], instance: &str) -> Option<(String, KeyId)> {
+    replicas.iter().filter(|replica| replica.live && replica.instance != instance).find_map(|replica| {
+        let id = KeyId::new(name_in(&replica.key_id)).ok()?;
+        let mine = keyring.mark_of(&id)?;
+        (mine != replica.key_id).then(|| (replica.instance.clone(), id))
+    })
+}
+
+/// The name of the key in what a gateway reports of it.
+pub(crate) fn name_in(mark: &str) -> &str {
+    mark.split_once('/').map_or(mark, |(name, _)| name)
 }
 
 fn missing(keyring: &Keyring, uses: &[KeyUse]) -> Option<String> {
@@ -110,7 +172,8 @@ pub(super) fn tell(keyring: &Keyring) {
 
 #[cfg(test)]
 mod tests {
-    use portero_types::{TenantId, TenantNo, Timestamp};
+    use portero_store::Revision;
+    use portero_types::{ReplicaId, TenantId, TenantNo, Timestamp};
 
     use super::*;
 
@@ -141,11 +204,46 @@ mod tests {
             let key = ring.new_data_key(1, &tenant, [7; 32], [8; 12]);
             TenantKey { tenant_no: TenantNo(1), tenant, key, created_at: Timestamp::EPOCH }
         };
-        assert_eq!(namesake(&ring(), &[]), None);
-        assert_eq!(namesake(&ring(), &[wrapped(&ring())]), None);
-        assert_eq!(namesake(&stranger, &[wrapped(&ring())]), Some("v2"));
-        let damaged = [wrapped(&stranger), wrapped(&ring())];
-        assert_eq!(namesake(&ring(), &damaged), None, "one tenant's damage stops nobody else");
+        let proof = |ring: &Keyring, wrapped: &[TenantKey]| {
+            let mut names = BTreeMap::from([("v2".to_owned(), Proof::None)]);
+            try_each(ring, wrapped, &mut names);
+            names["v2"]
+        };
+        assert_eq!(proof(&ring(), &[]), Proof::None);
+        assert_eq!(proof(&ring(), &[wrapped(&ring())]), Proof::Opens);
+        assert_eq!(proof(&stranger, &[wrapped(&ring())]), Proof::Fails);
+        let damaged = [wrapped(&stranger), wrapped(&ring()), wrapped(&stranger)];
+        assert_eq!(proof(&ring(), &damaged), Proof::Opens, "one tenant's damage stops nobody else");
+    }
+
+    #[test]
+    fn a_gateway_with_another_key_of_the_same_name_is_noticed_before_anything_is_wrapped_under_it() {
+        let v2 = |byte| Keyring::generate(KeyId::new("v2").expect("valid"), [byte; 32]).expect("made");
+        let replica = |instance: &str, key_id: String, live| Replica {
+            id: ReplicaId::new(Timestamp::EPOCH, 1),
+            instance: instance.to_owned(),
+            roles: Vec::new(),
+            version: String::new(),
+            key_id,
+            revision: Revision(1),
+            started_at: Timestamp::EPOCH,
+            seen_at: Timestamp::EPOCH,
+            skew_micros: 0,
+            live,
+        };
+        let mut knows = v2(1);
+        knows.add(KeyId::new("v3").expect("valid"), [3; 32]).expect("added");
+        let told = |key: &Keyring, live| others_key(&knows, &[replica("b", key.active_mark(), live)], "a");
+        assert_eq!(told(&v2(1), true), None);
+        assert_eq!(told(&v2(2), true).map(|(instance, _)| instance).as_deref(), Some("b"));
+        assert_eq!(told(&v2(2), false), None, "it is gone");
+        let v3 = Keyring::generate(KeyId::new("v3").expect("valid"), [4; 32]).expect("made");
+        assert!(told(&v3, true).is_some(), "one that is not active yet");
+        let v9 = Keyring::generate(KeyId::new("v9").expect("valid"), [9; 32]).expect("made");
+        assert_eq!(told(&v9, true), None, "of a key that is not here nothing is known");
+        assert_eq!(told(&Keyring::unprotected(), true), None);
+        let own = replica("a", v2(2).active_mark(), true);
+        assert_eq!(others_key(&knows, &[own], "a"), None, "what ran here before");
     }
 
     #[test]
@@ -155,6 +253,23 @@ mod tests {
         assert_eq!(missing(&ring().taking_unprotected(), &[used(UNPROTECTED)]), None);
         assert_eq!(missing(&Keyring::unprotected(), &[used(UNPROTECTED)]), None);
         assert!(missing(&Keyring::unprotected(), &[used("v1")]).is_some());
+    }
+
+    #[test]
+    fn a_setting_that_names_another_active_key_than_the_file_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("keyring.json");
+        ring().create(&path).expect("made");
+        let section = |active: Option<&str>| KeyringSection {
+            path: Some(path.clone()),
+            active: active.map(str::to_owned),
+            unprotected: false,
+        };
+        for good in [None, Some("v2")] {
+            assert_eq!(keyring(&section(good)).expect("loaded").active().as_str(), "v2");
+        }
+        let text = keyring(&section(Some("v3"))).expect_err("refused").to_string();
+        assert!(text.contains("\"v3\"") && text.contains("v2 is active"), "{text}");
     }
 
     #[test]

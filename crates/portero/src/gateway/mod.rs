@@ -36,7 +36,7 @@ use crate::config::{Config, Role};
 use crate::entropy;
 use crate::telemetry;
 
-pub(crate) use keyring::keyring;
+pub(crate) use keyring::{keyring, name_in, require_no_namesake};
 pub(crate) use management::Health;
 pub(crate) use store::{Opened, read_secret_file, require_current};
 pub(crate) use tls::read_certificates;
@@ -80,6 +80,7 @@ impl Gateway {
         require_current(&store).await?;
         let keyring = Arc::new(keyring(&config.keyring)?);
         keyring::require_every_key(&keyring, &store).await?;
+        keyring::require_the_others_key(&keyring, &store, &config.instance_id).await?;
         let verifier = callers::verifier(&config.auth)?;
         let metrics = metrics()?;
         keyring::tell(&keyring);

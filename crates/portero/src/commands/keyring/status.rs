@@ -11,7 +11,7 @@ use super::Site;
 use crate::cli::{ConfigArgs, Output};
 use crate::commands::exit::Failure;
 use crate::commands::present::{Listing, Record};
-use crate::gateway::{Opened, require_current};
+use crate::gateway::{Opened, name_in, require_current, require_no_namesake};
 use crate::print;
 
 /// A key-encryption key.
@@ -77,10 +77,13 @@ impl Site {
     /// not open what is wrapped under it.
     pub(super) async fn require_restarted(&self) -> anyhow::Result<()> {
         let replicas = self.store.replicas().await.context("the gateways that run cannot be read")?;
-        let active = self.keyring.active().as_str();
-        let others = wrapping(&replicas, |key| key != active);
-        if self.keyring.is_unprotected() || others.is_empty() {
+        let (active, mark) = (self.keyring.active(), self.keyring.active_mark());
+        let others = wrapping(&replicas, |key| key != mark);
+        if self.keyring.is_unprotected() {
             return Ok(());
+        }
+        if others.is_empty() {
+            return require_no_namesake(&self.keyring, &self.store).await;
         }
         let problem = format!(
             "these gateways have another active key than {active}, and might not open what is wrapped under it: {}. \
@@ -103,7 +106,7 @@ pub(super) async fn require_unused(args: &ConfigArgs, id: &KeyId) -> anyhow::Res
     let uses = store.key_uses().await.context(unseen)?;
     let replicas = store.replicas().await.context(unseen)?;
     opened.close().await;
-    let wrapping = wrapping(&replicas, |key| key == id.as_str());
+    let wrapping = wrapping(&replicas, |key| name_in(key) == id.as_str());
     if !wrapping.is_empty() {
         let problem = format!(
             "these gateways wrap new data keys under {id}, and what they wrapped could not be opened any more: {}. \
