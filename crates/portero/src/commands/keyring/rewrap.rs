@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use portero_keyring::Keyring;
-use portero_store::{DynStore, NewAuditEntry, Rewrapped, TenantKey};
+use portero_store::{DynStore, Rewrapped, TenantKey};
 use portero_types::TenantNo;
 use serde::Serialize;
 
@@ -56,10 +56,6 @@ async fn all(store: &DynStore, keyring: &Keyring, batch: u32) -> anyhow::Result<
             break;
         }
     }
-    if done.rewrapped > 0 {
-        let deed = NewAuditEntry::deed(&change(), "RewrapDataKeys", format!("keyring/{active}"), None);
-        store.append(deed).await.context("the audit log cannot be written")?;
-    }
     Ok(done)
 }
 
@@ -93,6 +89,6 @@ async fn some(
             }
         }
     }
-    done.rewrapped += store.rewrap(again).await.context("the data keys cannot be written")?;
+    done.rewrapped += store.rewrap(again, &change()).await.context("the data keys cannot be written")?;
     Ok(Some(last))
 }
