@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use portero_client::v1;
-use portero_recipe::SignOptions;
+use portero_recipe::{Recipe, SignOptions};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::harness::{
-    Consumer, Gateway, Kind, Provider, Setup, Signed, Site, eventually, now, stripe_event, unique,
+    Consumer, Gateway, Kind, Provider, Setup, Signed, Site, Source, eventually, now, stripe_event, unique,
 };
 use crate::kinds::on_each_store;
 use crate::operator::{Operator, said};
@@ -259,6 +259,34 @@ async fn a_gateway_that_has_not_heard_of_a_revocation_accepts_nothing() {
         bench.gateways[1].signal("CONT");
         let answers = requests.answers().await;
         assert!(answers.iter().all(|status| [401, 503].contains(status)), "{answers:?}");
+        let stored = bench.stored();
+        assert!(waiting.iter().all(|id| !stored.contains(id)));
+    }
+}
+
+/// Its secrets were not revoked: the source itself is what the database looks at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_has_not_heard_of_a_sources_deletion_accepts_nothing_for_it() {
+    let mut bench = Bench::start().await;
+    for round in 0..3 {
+        let (admin, preset) = (&mut bench.setup.admin, Recipe::preset("stripe").expect("a preset"));
+        let verification = v1::source::Verification::Preset("stripe".to_owned());
+        let id = format!("gone-{round}");
+        let source = Source::without_secret(admin, "acme", &id, verification, preset).await;
+        let secret = source.add_secret(admin, "").await.value;
+        bench.gateways[1].is_up_to_date().await;
+        let provider = Provider::new(&bench.gateways[1], &source);
+        let taken = provider.post(&signed(&provider, &secret, &unique("taken"))).await;
+        assert_eq!(taken.field("status"), "accepted", "{taken:?}");
+
+        bench.gateways[1].signal("STOP");
+        let waiting = ids("waiting");
+        let requests = Waiting::at(&bench.gateways[1], &provider, &secret, &waiting).await;
+        let request = v1::DeleteSourceRequest { name: source.name.clone() };
+        bench.setup.admin.delete_source(request).await.expect("deleted");
+        bench.gateways[1].signal("CONT");
+        let answers = requests.answers().await;
+        assert!(answers.iter().all(|status| [404, 503].contains(status)), "{answers:?}");
         let stored = bench.stored();
         assert!(waiting.iter().all(|id| !stored.contains(id)));
     }

@@ -1,10 +1,13 @@
 //! Rows that were damaged, and a tenant whose key was destroyed.
 
 use portero_client::v1;
+use portero_recipe::SignOptions;
 use tonic::Code;
 
 use super::{PATIENCE, parked, tenant};
-use crate::harness::{Consumer, Gateway, Kind, Provider, Setup, Site, Source, eventually, stripe_event};
+use crate::harness::{
+    Consumer, Gateway, Kind, Provider, Setup, Site, Source, canaries, eventually, now, stripe_event,
+};
 use crate::kinds::on_each_store;
 
 /// Changes a bit of an event's sealed content; done twice, it is as it was.
@@ -21,6 +24,69 @@ fn flip_key(site: &Site, tenant: &str) {
         "UPDATE tenant_keys k SET wrapped = set_byte(wrapped, 20, get_byte(wrapped, 20) # 1)
          FROM tenants t WHERE t.tenant_no = k.tenant_no AND t.tenant_id = '{tenant}'"
     ));
+}
+
+/// Changes a bit of a secret's sealed value, as a gateway would change a row: the others hear of it.
+fn flip_secret(site: &Site, secret: &str) {
+    site.query(&format!(
+        "BEGIN; UPDATE config_revision SET revision = revision + 1;
+         UPDATE secrets SET sealed = set_byte(sealed, 20, get_byte(sealed, 20) # 1) WHERE secret_id = '{secret}'; COMMIT"
+    ));
+}
+
+/// How often the log says this at level ERROR.
+fn errors(gateway: &Gateway, words: &str) -> usize {
+    let log = std::fs::read_to_string(&gateway.log.path).expect("a log");
+    log.lines().filter(|line| line.contains("ERROR") && line.contains(words)).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_secret_leaves_the_others_at_work_until_it_is_revoked() {
+    let site = Site::new(Kind::Postgres);
+    let mut gateway = Gateway::new(&site).expect("cannot be opened");
+    gateway.launch().await;
+    let mut setup = Setup::new(&gateway).await;
+    let provider = setup.provider(&gateway);
+    let sign = |secret: &str, id: &str| {
+        let options = SignOptions { now: now(), ..SignOptions::default() };
+        provider.sign_with(secret, &stripe_event(id, "a", 0), options)
+    };
+    let first = setup.stripe.secret.clone();
+    assert!(provider.post(&sign(&first, "evt_0")).await.is_success());
+    let damaged = setup.receipt("evt_0").await.expect("a receipt").secret;
+    let request = v1::CreateSecretRequest {
+        parent: setup.stripe.name.clone(),
+        secret_id: "good".to_owned(),
+        ..v1::CreateSecretRequest::default()
+    };
+    let good = setup.admin.create_secret(request).await.expect("added").into_inner().value;
+    canaries::plant_secret(&good);
+    flip_secret(&site, &damaged);
+    let answer = eventually("its damage is seen", PATIENCE, async || {
+        let answer = provider.post(&sign(&first, "evt_1")).await;
+        (!answer.is_success()).then_some(answer)
+    })
+    .await;
+    assert_eq!((answer.status, answer.reason().as_str()), (503, "SECRET_UNREADABLE"), "{answer:?}");
+    assert!(provider.post(&sign(&good, "evt_2")).await.is_success(), "the other one goes on");
+    assert_eq!(setup.receipt("evt_2").await.expect("a receipt").secret, "good");
+    assert_eq!(gateway.metric("portero_secrets_unreadable", &[]).await, 1.0);
+    let name = format!("{}/secrets/{damaged}", setup.stripe.name);
+    let shown = setup.admin.get_secret(v1::GetSecretRequest { name: name.clone() }).await.expect("there");
+    let shown = shown.into_inner();
+    assert!(shown.warnings.iter().any(|warning| warning.contains("cannot be read")), "{shown:?}");
+    assert!(!shown.safe_to_retire.expect("judged").safe);
+    let source = v1::GetSourceRequest { name: setup.stripe.name.clone() };
+    let source = setup.admin.get_source(source).await.expect("there").into_inner();
+    assert!(source.warnings.iter().any(|warning| warning.contains("cannot be read")), "{source:?}");
+
+    let revoke = v1::RevokeSecretRequest { name, wait: true, ..v1::RevokeSecretRequest::default() };
+    setup.admin.revoke_secret(revoke).await.expect("revoked");
+    let answer = provider.post(&sign(&first, "evt_1")).await;
+    assert_eq!((answer.status, answer.reason().as_str()), (401, "SIGNATURE_MISMATCH"), "{answer:?}");
+    assert!(provider.post(&sign(&good, "evt_3")).await.is_success());
+    assert_eq!(gateway.metric("portero_secrets_unreadable", &[]).await, 0.0);
+    assert_eq!(errors(&gateway, "a secret cannot be read"), 1, "once, however often the source was read");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -205,6 +205,9 @@ const fn is_final(failure: Failure) -> bool {
 pub(crate) fn rejected(verification: &Verification, rejection: &Rejection) -> Refusal {
     let reason = rejection.reason();
     metrics::rejection(reason.code());
+    if reason == Reason::SecretUnreadable {
+        return Refusal::SecretUnreadable;
+    }
     // Both say something about HTTP rather than about proof, so HTTP's own words fit better than the provider's.
     let own = if reason == Reason::TooManyEvents {
         Some(StatusCode::PAYLOAD_TOO_LARGE)

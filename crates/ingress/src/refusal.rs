@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, HeaderValue, RETRY_AFTER};
 use portero_outbound::FetchError;
-use portero_recipe::Reply;
+use portero_recipe::{Reason, Reply};
 
 use crate::accept::Failure;
 use crate::answer::{Answer, ErrorWords};
@@ -46,6 +46,8 @@ pub(crate) enum Refusal {
     ConfigStale,
     /// This source's recipe or secrets cannot be used.
     SourceDisabled,
+    /// A secret that may have signed it cannot be read.
+    SecretUnreadable,
     /// It did not verify or cannot be read.
     Rejected(Box<Rejected>),
     /// What verification needs, or what confirms a subscription, could not be fetched.
@@ -111,6 +113,7 @@ impl Refusal {
                 "the gateway cannot use this source's recipe or secrets; its operator must act",
                 60,
             ),
+            Self::SecretUnreadable => Row::unavailable("secret_unreadable", SECRET_UNREADABLE, 60),
             Self::Rejected(rejected) => {
                 Row { message: rejected.detail.clone(), ..Row::new(rejected.status, "rejected", "") }
             }
@@ -137,6 +140,9 @@ impl Refusal {
     pub(crate) fn about_the_request(&self) -> Option<(&'static str, Cow<'_, str>)> {
         match self {
             Self::Rejected(rejected) => Some((rejected.reason, Cow::Borrowed(&rejected.detail))),
+            Self::SecretUnreadable => {
+                Some((Reason::SecretUnreadable.code(), Cow::Borrowed(SECRET_UNREADABLE)))
+            }
             Self::EncodingUnsupported(_) => Some((
                 "ENCODING_UNSUPPORTED",
                 Cow::Borrowed("this source does not take the content encoding"),
@@ -187,7 +193,9 @@ impl Refusal {
             // Anybody can name keys that are not there, one after another: what is fetched in vain counts, as long as the
             // other side works.
             Self::FetchFailed(FetchError::Busy | FetchError::Refused(400..=499)) => admission.failed(),
+            // Most of what a secret that cannot be read might have signed, it has not.
             Self::Rejected(_)
+            | Self::SecretUnreadable
             | Self::EncodingUnsupported(_)
             | Self::MethodNotAllowed(_)
             | Self::Body(BodyError::TooLarge | BodyError::Timeout | BodyError::Broken) => admission.failed(),
@@ -209,9 +217,10 @@ impl Refusal {
     pub(crate) fn answer(&self) -> Answer {
         let row = self.row();
         let rejected = if let Self::Rejected(rejected) = self { Some(rejected) } else { None };
+        let unreadable = matches!(self, Self::SecretUnreadable).then(|| Reason::SecretUnreadable.code());
         let words = ErrorWords {
             error: row.code,
-            reason: rejected.map(|rejected| rejected.reason),
+            reason: rejected.map(|rejected| rejected.reason).or(unreadable),
             message: row.message,
         };
         let mut answer = Answer::error(row.status, words);
@@ -233,6 +242,8 @@ impl Refusal {
         }
     }
 }
+
+const SECRET_UNREADABLE: &str = "one of this source's secrets cannot be read, so whether the request is genuine cannot be told; send it again";
 
 /// `whole` says it where nobody in particular has too much.
 fn full_row(full: Full, whole: &'static str) -> Row {
@@ -342,6 +353,7 @@ mod tests {
             Refusal::EncodingUnsupported("identity"),
             Refusal::ConfigStale,
             Refusal::SourceDisabled,
+            Refusal::SecretUnreadable,
             Refusal::Rejected(Box::new(rejected)),
             Refusal::FetchFailed(FetchError::Busy),
             Refusal::FetchFailed(FetchError::Refused(404)),

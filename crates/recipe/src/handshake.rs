@@ -10,6 +10,7 @@ use crate::extract::Readable;
 use crate::json::{Document, Lookup, Scalar};
 use crate::scheme::{AnswerBody, Guard, Handshake, JsonTemplate, Wanted};
 use crate::template::Template;
+use crate::verify::secret_unreadable;
 use crate::{
     InvalidSecret, Reason, Recipe, Rejection, Reply, Request, Secret, Verified, clean_secret, verify,
 };
@@ -106,7 +107,14 @@ fn answer(
     let mut key_name = None;
     let computed = match (handshake.compute, &guarded) {
         (Some((algorithm, encoding)), Some(value)) => {
-            let found = active.iter().find_map(|secret| {
+            let newest = (active.iter()).find(|secret| {
+                !secret.is_readable() || secret.keys(0).iter().any(|key| key.shared().is_some())
+            });
+            if newest.is_some_and(|secret| !secret.is_readable()) {
+                // An answer by an older one would tell the provider that the URL is somebody else's.
+                return Err(secret_unreadable());
+            }
+            let found = newest.and_then(|secret| {
                 secret.keys(0).iter().find_map(Key::shared).map(|key| (secret.name(), key))
             });
             let Some((name, key)) = found else {
@@ -158,12 +166,16 @@ fn expected(
 ) -> Result<(), Rejection> {
     // Digests have one length, so nothing about the token's own length shows.
     let same = |wanted: &[u8]| !value.is_empty() && bool::from(sha256(wanted).ct_eq(&sha256(value)));
-    let good = match setting.and_then(|name| request.settings.get(name)) {
+    let told = setting.and_then(|name| request.settings.get(name));
+    let good = match told {
         Some(wanted) => same(wanted.as_bytes()),
         None => active.iter().flat_map(|secret| secret.keys(0)).filter_map(Key::shared).any(same),
     };
     if good {
         return Ok(());
+    }
+    if told.is_none() && active.iter().any(|secret| !secret.is_readable()) {
+        return Err(secret_unreadable());
     }
     Err(Rejection::new(
         Reason::HandshakeTokenMismatch,

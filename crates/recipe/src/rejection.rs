@@ -8,6 +8,9 @@ use std::fmt;
 pub enum Reason {
     /// The source has no secret that is active now and fits the scheme.
     NoActiveSecret,
+    /// No secret that can be read verifies the request, and an active one cannot be read: whether the request is genuine cannot
+    /// be told. The one refusal that is not the sender's fault; it may send again.
+    SecretUnreadable,
     /// The signature is good, but its secret was revoked.
     SecretRevoked,
     /// The signature is good, but its secret's end has passed.
@@ -68,6 +71,7 @@ impl Reason {
     pub const fn code(self) -> &'static str {
         match self {
             Self::NoActiveSecret => "NO_ACTIVE_SECRET",
+            Self::SecretUnreadable => "SECRET_UNREADABLE",
             Self::SecretRevoked => "SECRET_REVOKED",
             Self::SecretRetired => "SECRET_RETIRED",
             Self::SecretPlanned => "SECRET_PLANNED",

@@ -67,8 +67,8 @@ pub struct Secret {
     revoked_at: Option<Timestamp>,
     /// The name by which the provider knows the key, where it has one.
     name: Option<String>,
-    /// Keys for each of the recipe's schemes.
-    keys: Vec<Vec<Key>>,
+    /// Keys for each of the recipe's schemes; `None` when its value cannot be read.
+    keys: Option<Vec<Vec<Key>>>,
 }
 
 impl Secret {
@@ -87,7 +87,20 @@ impl Secret {
         not_after: Option<Timestamp>,
     ) -> Result<Self, InvalidSecret> {
         let name = value.trim().split_once('|').filter(|_| is_named(recipe)).map(|(name, _)| name.to_owned());
-        Ok(Self { no, not_before, not_after, revoked_at: None, name, keys: keys(recipe, value)? })
+        Ok(Self { no, not_before, not_after, revoked_at: None, name, keys: Some(keys(recipe, value)?) })
+    }
+
+    /// A secret that is there and whose value cannot be read. It verifies nothing, and while it is active it is not known whether
+    /// what no other one verifies is forged.
+    #[must_use]
+    pub const fn unreadable(no: SecretNo, not_before: Timestamp, not_after: Option<Timestamp>) -> Self {
+        Self { no, not_before, not_after, revoked_at: None, name: None, keys: None }
+    }
+
+    /// Whether its value could be read.
+    #[must_use]
+    pub const fn is_readable(&self) -> bool {
+        self.keys.is_some()
     }
 
     /// The same secret with the time of its revocation; `None`: it was not revoked.
@@ -134,7 +147,7 @@ impl Secret {
 
     /// Its keys for the recipe's scheme of that number.
     pub(crate) fn keys(&self, scheme: usize) -> &[Key] {
-        self.keys.get(scheme).map_or(&[], Vec::as_slice)
+        self.keys.as_ref().and_then(|keys| keys.get(scheme)).map_or(&[], Vec::as_slice)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use portero_directory::SecretFault;
 use portero_proto::v1;
 use portero_store::{Secret, SecretState, SecretUsage};
 use portero_types::Timestamp;
@@ -17,11 +18,17 @@ const IN_USE: Duration = Duration::from_hours(1);
 pub(super) struct Used<'a> {
     pub(super) secret: &'a Secret,
     pub(super) usage: Option<&'a SecretUsage>,
+    /// Why it cannot be read.
+    pub(super) fault: Option<SecretFault>,
 }
 
 impl Used<'_> {
     fn last(&self) -> Option<Timestamp> {
         self.usage.map(|usage| usage.last_used_at)
+    }
+
+    fn verifies(&self, at: Timestamp) -> bool {
+        self.fault.is_none() && self.secret.is_active(at)
     }
 }
 
@@ -43,11 +50,17 @@ fn judge(of: &Used<'_>, others: &[Used<'_>], redelivery: Duration, now: Timestam
         SecretState::Retired | SecretState::Revoked => {
             return (true, "it verifies nothing any more".to_owned());
         }
+        SecretState::Active | SecretState::Retiring if of.fault.is_some() => {
+            return (
+                false,
+                "it cannot be read, so nobody knows whether the provider signs with it".to_owned(),
+            );
+        }
         SecretState::Active | SecretState::Retiring => {}
     }
     let Some(other) = others
         .iter()
-        .filter(|other| other.secret.is_active(now))
+        .filter(|other| other.verifies(now))
         .max_by_key(|other| (other.last(), other.secret.not_before))
     else {
         return (false, "no other secret of the source verifies: every request would be refused".to_owned());
@@ -89,10 +102,20 @@ fn judge(of: &Used<'_>, others: &[Used<'_>], redelivery: Duration, now: Timestam
 
 /// What its owner should do before it ends.
 pub(super) fn warnings(of: &Used<'_>, others: &[Used<'_>], now: Timestamp) -> Vec<String> {
-    let Some(end) = of.secret.not_after.filter(|_| of.secret.state(now) == SecretState::Retiring) else {
-        return Vec::new();
-    };
+    let state = of.secret.state(now);
     let mut warnings = Vec::new();
+    if let Some(fault) = of.fault
+        && !matches!(state, SecretState::Retired | SecretState::Revoked)
+    {
+        warnings.push(format!(
+            "'{}' cannot be read and verifies nothing: {fault}. While it counts, what no other secret verifies is answered 503: add \
+             another one, switch the provider over, and revoke this one",
+            of.secret.id
+        ));
+    }
+    let Some(end) = of.secret.not_after.filter(|_| state == SecretState::Retiring) else {
+        return warnings;
+    };
     let left = end.since(now);
     if left <= SOON && of.last().is_some_and(|last| now.since(last) <= IN_USE) {
         warnings.push(format!(
@@ -101,7 +124,7 @@ pub(super) fn warnings(of: &Used<'_>, others: &[Used<'_>], now: Timestamp) -> Ve
             span(left)
         ));
     }
-    if !others.iter().any(|other| other.secret.is_active(end)) {
+    if !others.iter().any(|other| other.verifies(end)) {
         warnings.push(format!(
             "nothing verifies when '{}' ends in {}: every request will be refused",
             of.secret.id,
@@ -177,8 +200,9 @@ mod tests {
         old: (&Secret, Option<&SecretUsage>),
         new: &[(&Secret, Option<&SecretUsage>)],
     ) -> (bool, String) {
-        let used = |pair: &(_, _)| Used { secret: pair.0, usage: pair.1 };
-        let others: Vec<Used<'_>> = new.iter().map(|pair| Used { secret: pair.0, usage: pair.1 }).collect();
+        let used = |pair: &(_, _)| Used { secret: pair.0, usage: pair.1, fault: None };
+        let others: Vec<Used<'_>> =
+            new.iter().map(|pair| Used { secret: pair.0, usage: pair.1, fault: None }).collect();
         judge(&used(&old), &others, Duration::from_hours(72), at(NOW))
     }
 
@@ -219,8 +243,14 @@ mod tests {
         assert!(!safe && reason.starts_with("never used for 5 seconds"), "{reason}");
         let quiet = |since: i64| {
             let usage = usage(1, NOW - since, 9);
-            let (old, others) = (secret(1, 0, None), [Used { secret: &new, usage: Some(&busy) }]);
-            judge(&Used { secret: &old, usage: Some(&usage) }, &others, Duration::from_secs(90), at(NOW))
+            let (old, others) =
+                (secret(1, 0, None), [Used { secret: &new, usage: Some(&busy), fault: None }]);
+            judge(
+                &Used { secret: &old, usage: Some(&usage), fault: None },
+                &others,
+                Duration::from_secs(90),
+                at(NOW),
+            )
         };
         let (safe, reason) = quiet(HOUR);
         assert!(!safe && reason.contains("the 24 hours after which a secret counts as unused"), "{reason}");
@@ -250,13 +280,35 @@ mod tests {
         assert!(judged((&revoked, Some(&quiet)), &[]).0);
     }
 
+    fn unreadable(secret: &Secret) -> Used<'_> {
+        Used { secret, usage: None, fault: Some(SecretFault::Sealed) }
+    }
+
+    #[test]
+    fn a_secret_that_cannot_be_read_is_told_until_it_counts_no_more_and_replaces_no_other() {
+        let (old, lost) = (secret(1, 0, None), secret(2, 0, None));
+        let quiet = usage(1, NOW - 90 * HOUR, 9);
+        let readable = Used { secret: &old, usage: Some(&quiet), fault: None };
+        let safe = |of: &Used<'_>, others: &[Used<'_>]| judge(of, others, Duration::from_hours(72), at(NOW));
+        let (is_safe, reason) = safe(&readable, &[unreadable(&lost)]);
+        assert!(!is_safe && reason.starts_with("no other secret"), "{reason}");
+        let (is_safe, reason) = safe(&unreadable(&lost), &[readable]);
+        assert!(!is_safe && reason.starts_with("it cannot be read"), "{reason}");
+        let told = |secret: &Secret| warnings(&unreadable(secret), &[], at(NOW));
+        let warned = told(&lost);
+        assert!(matches!(&warned[..], [one] if one.starts_with("'s2' cannot be read")), "{warned:?}");
+        let revoked = Secret { revoked_at: Some(at(5)), ..lost.clone() };
+        assert_eq!((told(&revoked), told(&secret(2, 0, Some(NOW)))), (vec![], vec![]));
+    }
+
     #[test]
     fn a_secret_that_is_in_use_near_its_end_warns() {
         let (old, new) = (secret(1, 0, Some(NOW + 23 * HOUR)), secret(2, 0, None));
         let told = |old: &Secret, last: i64, others: &[&Secret]| {
             let usage = usage(1, last, 1);
-            let others: Vec<Used<'_>> = others.iter().map(|secret| Used { secret, usage: None }).collect();
-            warnings(&Used { secret: old, usage: Some(&usage) }, &others, at(NOW))
+            let others: Vec<Used<'_>> =
+                others.iter().map(|secret| Used { secret, usage: None, fault: None }).collect();
+            warnings(&Used { secret: old, usage: Some(&usage), fault: None }, &others, at(NOW))
         };
         let warned = told(&old, NOW - 5, &[&new]);
         assert!(matches!(&warned[..], [one] if one.contains("'s1' ends in 23 hours")), "{warned:?}");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use portero_directory::Unreadable;
 use portero_proto::v1;
 use portero_recipe::Recipe;
 use portero_store::{Day, Secret, SecretState, SecretUsage};
@@ -27,6 +28,7 @@ pub(super) struct Secrets {
     source: SourceId,
     secrets: Vec<Secret>,
     usage: Vec<SecretUsage>,
+    unreadable: Vec<Unreadable>,
     redelivery: Duration,
     now: Timestamp,
 }
@@ -47,11 +49,14 @@ impl Admin {
         } else {
             self.store.secret_usage(&numbers).await.map_err(|error| from_store(&error))?
         };
+        let snapshot = self.directory.snapshot();
+        let known = snapshot.sources_named(source).find(|known| known.tenant == *tenant);
         Ok(Secrets {
             tenant: tenant.clone(),
             source: source.clone(),
             secrets,
             usage,
+            unreadable: known.map(|known| known.unreadable().to_vec()).unwrap_or_default(),
             redelivery: redelivery(recipe),
             now: self.now(),
         })
@@ -79,7 +84,7 @@ impl Secrets {
     /// One of them without its uses by day.
     pub(super) fn brief(&self, secret: &Secret) -> v1::Secret {
         let usage = self.usage(secret);
-        let (of, others) = (Used { secret, usage }, self.others(secret));
+        let (of, others) = (self.used(secret), self.others(secret));
         v1::Secret {
             first_use_time: usage.map(|usage| time::to_proto(usage.first_used_at)),
             last_use_time: usage.map(|usage| time::to_proto(usage.last_used_at)),
@@ -98,8 +103,7 @@ impl Secrets {
 
     /// What the source's owner should do.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let of =
-            |secret| warnings(&Used { secret, usage: self.usage(secret) }, &self.others(secret), self.now);
+        let of = |secret| warnings(&self.used(secret), &self.others(secret), self.now);
         self.secrets.iter().flat_map(of).collect()
     }
 
@@ -109,7 +113,12 @@ impl Secrets {
 
     fn others(&self, of: &Secret) -> Vec<Used<'_>> {
         let others = self.secrets.iter().filter(|secret| secret.no != of.no);
-        others.map(|secret| Used { secret, usage: self.usage(secret) }).collect()
+        others.map(|secret| self.used(secret)).collect()
+    }
+
+    fn used<'a>(&'a self, secret: &'a Secret) -> Used<'a> {
+        let unreadable = self.unreadable.iter().find(|unreadable| unreadable.no == secret.no);
+        Used { secret, usage: self.usage(secret), fault: unreadable.map(|unreadable| unreadable.fault) }
     }
 }
 

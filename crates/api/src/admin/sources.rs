@@ -194,7 +194,7 @@ impl Admin {
         }
     }
 
-    /// One secret of another form would disable the source.
+    /// A secret of another form would verify nothing, and nobody could tell what is signed with it from what is forged.
     async fn require_fitting_secrets(
         &self,
         row: &portero_store::Source,

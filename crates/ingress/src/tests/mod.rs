@@ -52,7 +52,7 @@ const PRESETS: [(&str, &str); 4] = [
 ];
 /// A source without a secret.
 const BARE: u8 = 5;
-/// A source whose secret nobody can open.
+/// A source whose recipe this version does not know.
 const DISABLED: u8 = 6;
 
 const NOW: Timestamp = Timestamp::from_secs(1_750_000_000);

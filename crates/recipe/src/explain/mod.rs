@@ -203,7 +203,10 @@ fn fetched(needed: &Result<Option<Fetch>, Rejection>, request: &Request<'_>, ste
         }
         // Told by steps of their own.
         (Err(rejection), _)
-            if matches!(rejection.reason(), Reason::SettingMissing | Reason::NoActiveSecret) => {}
+            if matches!(
+                rejection.reason(),
+                Reason::SettingMissing | Reason::NoActiveSecret | Reason::SecretUnreadable
+            ) => {}
         (Err(rejection), _) => steps.failed("fetch", rejection.detail()),
     }
 }

@@ -17,10 +17,13 @@ pub(super) fn describe(scheme: usize, secrets: &[Secret], now: Timestamp, steps:
     if revoked > 0 {
         text += &format!(", {revoked} revoked");
     }
+    let unreadable = secrets.iter().filter(|secret| secret.is_active(now) && !secret.is_readable()).count();
     let fitting =
         secrets.iter().filter(|secret| secret.is_active(now) && !secret.keys(scheme).is_empty()).count();
     if active == 0 {
         steps.failed("secrets", text);
+    } else if unreadable > 0 {
+        steps.failed("secrets", format!("{text}; {unreadable} of the active ones cannot be read"));
     } else if fitting == 0 {
         steps.failed("secrets", format!("{text}; none has the form that this way of signing needs"));
     } else if fitting > ACTIVE_SECRETS_MAX {
@@ -53,6 +56,8 @@ pub(super) fn compare(
                 }
                 _ => (Outcome::Noted, format!("{state}: it does not count")),
             }
+        } else if !secret.is_readable() {
+            (Outcome::Failed, "active: it cannot be read, so nothing is compared with it".to_owned())
         } else if secret.keys(scheme).is_empty() {
             (Outcome::Noted, "active: not of the form that this way of signing needs".to_owned())
         } else if tried == ACTIVE_SECRETS_MAX {

@@ -53,7 +53,7 @@ impl Verified {
 /// A [`Rejection`] with its reason. [`Reason::TimestampTooOld`] and [`Reason::TimestampInFuture`] are only given when the
 /// signature itself is good, so a source may choose to hold such a request rather than to refuse it.
 /// [`Reason::SecretRevoked`], [`Reason::SecretRetired`] and [`Reason::SecretPlanned`] say that the signature is that of a
-/// secret which is not active.
+/// secret which is not active, [`Reason::SecretUnreadable`] that it may be that of an active one which cannot be read.
 pub fn verify(
     recipe: &Recipe,
     request: &Request<'_>,
@@ -69,13 +69,34 @@ pub fn verify(
     settled(recipe, request)?;
     let active = if scheme.key_forms().is_empty() { Ok(Vec::new()) } else { active(scheme_no, secrets, now) };
     match active.and_then(|active| check(scheme_no, scheme, request, &active, now)) {
-        Err(rejection)
-            if matches!(rejection.reason(), Reason::NoActiveSecret | Reason::SignatureMismatch) =>
-        {
-            Err(inactive::told(scheme_no, scheme, request, secrets, now).unwrap_or(rejection))
+        Err(rejection) if is_for_lack_of_a_secret(&rejection) => {
+            let told = inactive::told(scheme_no, scheme, request, secrets, now);
+            let maybe = || if scheme.key_forms().is_empty() { None } else { unreadable(secrets, now) };
+            Err(told.or_else(maybe).unwrap_or(rejection))
         }
         checked => checked,
     }
+}
+
+/// Whether another secret could have verified the request.
+pub(crate) fn is_for_lack_of_a_secret(rejection: &Rejection) -> bool {
+    matches!(
+        rejection.reason(),
+        Reason::NoActiveSecret | Reason::SecretUnreadable | Reason::SignatureMismatch
+    )
+}
+
+/// What to say where no secret fits and one that counts now cannot be read.
+pub(crate) fn unreadable(secrets: &[Secret], now: Timestamp) -> Option<Rejection> {
+    let counts = |secret: &Secret| secret.is_active(now) && !secret.is_readable();
+    secrets.iter().any(counts).then(secret_unreadable)
+}
+
+pub(crate) fn secret_unreadable() -> Rejection {
+    Rejection::new(
+        Reason::SecretUnreadable,
+        "an active secret of the source cannot be read, so whether the request is genuine cannot be told; send it again",
+    )
 }
 
 /// Judges a request by these secrets, whether or not they are active.
@@ -155,10 +176,9 @@ fn active(scheme_no: usize, secrets: &[Secret], now: Timestamp) -> Result<Vec<&S
         .filter(|secret| secret.is_active(now) && !secret.keys(scheme_no).is_empty())
         .collect();
     if active.is_empty() {
-        return Err(Rejection::new(
-            Reason::NoActiveSecret,
-            "the source has no active secret for this request",
-        ));
+        return Err(unreadable(secrets, now).unwrap_or_else(|| {
+            Rejection::new(Reason::NoActiveSecret, "the source has no active secret for this request")
+        }));
     }
     active.sort_by_key(|secret| newest_first(secret));
     active.truncate(ACTIVE_SECRETS_MAX);

@@ -100,3 +100,21 @@ fn a_computed_answer_uses_the_newest_secret() {
     assert_eq!(ask(&[new, old.clone()]), newest);
     assert_ne!(ask(&[old]), newest);
 }
+
+#[test]
+fn no_answer_is_computed_with_an_older_secret_while_the_newest_cannot_be_read() {
+    let recipe = Recipe::from_json(CRC).expect("valid");
+    let lost = |from: i64| {
+        let at = portero_types::Timestamp::from_secs(from);
+        portero_recipe::Secret::unreadable(portero_types::SecretNo(9), at, None)
+    };
+    let ask = |secrets: &[portero_recipe::Secret]| {
+        let answer = get("crc_token=abc").with(|request| handshake(&recipe, request, secrets, NOW));
+        answer.map(|answer| answer.is_some()).map_err(|rejection| rejection.reason())
+    };
+    let known = secret(&recipe, SECRET);
+    assert_eq!(ask(&[known.clone(), lost(1)]), Err(Reason::SecretUnreadable));
+    assert_eq!(ask(&[known.clone(), lost(-1)]), Ok(true), "an older one matters to nobody");
+    assert_eq!(ask(&[lost(1)]), Err(Reason::SecretUnreadable));
+    assert_eq!(ask(&[known, lost(2_000_000_000)]), Ok(true), "its time has not come");
+}

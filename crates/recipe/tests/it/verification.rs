@@ -217,6 +217,32 @@ fn no_secret_that_is_active_now_means_no_verification() {
     assert_eq!(request.verify_at(&recipe, &secrets, NOW), Ok(Some(1)));
 }
 
+/// Nobody can tell then whether it is genuine: its sender must come again.
+#[test]
+fn what_a_secret_that_cannot_be_read_may_have_signed_is_not_called_forged() {
+    let recipe = preset("github");
+    let request = signed(&recipe, EVENT);
+    let lost = |from: i64, to: Option<i64>| {
+        Secret::unreadable(SecretNo(3), Timestamp::from_secs(from), to.map(Timestamp::from_secs))
+    };
+    let good = secret(&recipe, SECRET);
+    let judge = |secrets: &[Secret]| request.verify_at(&recipe, secrets, NOW);
+    assert_eq!(judge(&[lost(0, None), good.clone()]), Ok(Some(1)), "the others go on");
+    assert_eq!(judge(&[lost(0, None)]), Err(Reason::SecretUnreadable));
+    assert_eq!(judge(&[lost(0, None), other_secret(&recipe)]), Err(Reason::SecretUnreadable));
+    let revoked = good.clone().revoked(Some(NOW));
+    assert_eq!(judge(&[lost(0, None), revoked]), Err(Reason::SecretRevoked), "it is known who signed it");
+    for inactive in
+        [lost(1_750_000_001, None), lost(0, Some(1_750_000_000)), lost(0, None).revoked(Some(NOW))]
+    {
+        assert_eq!(judge(&[inactive.clone(), other_secret(&recipe)]), Err(Reason::SignatureMismatch));
+        assert_eq!(judge(&[inactive]), Err(Reason::NoActiveSecret));
+    }
+    let unsigned = Owned::post(&[("x-github-event", "push"), ("x-github-delivery", "d")], EVENT);
+    let judged = unsigned.verify_at(&recipe, &[lost(0, None), good], NOW);
+    assert_eq!(judged, Err(Reason::SignatureMissing), "no secret would help");
+}
+
 fn other_secret(recipe: &Recipe) -> Secret {
     Secret::new(recipe, SecretNo(9), "another secret, never used", Timestamp::EPOCH, None).expect("valid")
 }
