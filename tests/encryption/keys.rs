@@ -119,6 +119,32 @@ async fn keys_are_changed_only_where_every_gateway_that_runs_has_the_active_one(
     restart(&mut gateway).await;
 }
 
+/// Made on each machine instead of copied, so that the files agree in everything but the key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_another_gateway_has_otherwise_is_refused_before_anything_is_wrapped_under_it() {
+    let site = Site::new(Kind::Postgres);
+    let mut gateway = Gateway::start(&site).await;
+    Setup::new(&gateway).await;
+    let (keyring, apart) = (site.path("keyring.json"), site.path("apart.json"));
+    std::fs::copy(&keyring, &apart).expect("copied with its mode");
+    site.succeed(&["keyring", "rotate", &keyring]);
+    site.succeed(&["keyring", "rotate", &apart]);
+    restart(&mut gateway).await;
+    let other = Gateway::new(&site).set("KEYRING__PATH", &apart);
+    let said = fail(&other, &["serve"]);
+    assert!(said.contains("runs with another key v2 than this keyring has"), "{said}");
+    for change in [&["keyring", "rewrap"][..], &["keyring", "rotate-data-keys"]] {
+        let said = fail(&other, change);
+        assert!(said.contains("these gateways have another active key"), "{change:?}: {said}");
+    }
+    succeed(&gateway, &["keyring", "rewrap"]);
+    gateway.terminate();
+    gateway.ended(PATIENCE).await;
+    let said = fail(&other, &["keyring", "rotate-data-keys"]);
+    assert!(said.contains("the keyring's key v2 opens nothing"), "nobody runs who could tell: {said}");
+    gateway.launch().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_data_keys_seal_what_comes_and_the_old_ones_open_what_came() {
     let site = Site::new(Kind::Postgres);
@@ -135,7 +161,7 @@ async fn new_data_keys_seal_what_comes_and_the_old_ones_open_what_came() {
     };
     assert_eq!((version("events", "content"), version("secrets", "sealed")), ("1".into(), "1".into()));
     let said = succeed(&gateway, &["keyring", "rotate-data-keys", "--output", "json"]);
-    assert_eq!(said.trim(), r#"{"tenants":2,"secrets":1,"failed":0}"#);
+    assert_eq!(said.trim(), r#"{"tenants":2,"secrets":1,"settings":0,"failed":0}"#);
     assert_eq!(version("secrets", "sealed"), "2", "secrets are sealed again at once");
     let sealed = async |id: &str, sequence: usize| {
         assert!(provider.send(&stripe_event(id, "a", sequence)).await.is_success(), "the secret verifies");
@@ -151,7 +177,7 @@ async fn new_data_keys_seal_what_comes_and_the_old_ones_open_what_came() {
     let nothing = ["keyring", "rotate-data-keys", "--before", "2020-01-01T00:00:00Z", "--output", "json"];
     assert_eq!(
         succeed(&gateway, &nothing).trim(),
-        r#"{"tenants":0,"secrets":0,"failed":0}"#,
+        r#"{"tenants":0,"secrets":0,"settings":0,"failed":0}"#,
         "a finished run goes on with nothing"
     );
     let all = ["keyring", "rotate-data-keys", "--before", before, "--batch", "1"];
@@ -160,4 +186,26 @@ async fn new_data_keys_seal_what_comes_and_the_old_ones_open_what_came() {
     consumer.has_acked(next, PATIENCE).await;
     consumer.check_promises();
     consumer.stop().await;
+}
+
+/// Each rotation leaves a version behind, because it still opens events, so one day a tenant has as many as it can have.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_that_can_have_no_further_data_key_holds_up_nobody_else() {
+    let site = Site::new(Kind::Postgres);
+    let gateway = Gateway::start(&site).await;
+    let mut setup = Setup::new(&gateway).await;
+    let provider = setup.provider(&gateway);
+    let rotate = ["keyring", "rotate-data-keys", "--before", "2100-01-01T00:00:00Z", "--output", "json"];
+    for _ in 1..16 {
+        succeed(&gateway, &rotate);
+    }
+    tenant(&mut setup, "globex").await;
+    let run = run(&gateway, &rotate);
+    let (told, said) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap_or_else(|_| panic!("{told}{said}"));
+    assert_eq!((&told["tenants"], &told["failed"]), (&1.into(), &1.into()), "{said}");
+    assert!(said.contains("tenants/acme keeps its data key: the tenant has 16 data keys"), "{said}");
+    assert_eq!(run.status.code(), Some(1));
+    let event = provider.sign(&stripe_event("evt_after", "a", 0));
+    provider.deliver(&event, PATIENCE).await;
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use portero_store::testing::{assert_fails, eventually};
 use portero_store::testing::fixture::{Fixture, again, new_secret, position, source_id, tenant_id, tester};
+use portero_store::testing::{assert_fails, eventually};
 use portero_store::{AcceptStore, ErrorKind, Verdict};
 use portero_store_postgres::{PoolSizes, PostgresConfig, PostgresStore};
 use portero_types::{NewEvent, Shard};
