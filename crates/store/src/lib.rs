@@ -41,6 +41,7 @@ mod log;
 pub mod overlap;
 mod rejection;
 mod replica;
+mod room;
 mod schema;
 mod sealed_settings;
 mod secret_state;
@@ -81,6 +82,9 @@ pub use log::{LogEntry, LogPage, LogStore, PageRequest, Scope};
 pub use rejection::{NewRejection, REJECTIONS_PER_SOURCE_MAX, Rejection, RejectionStore, StoredRejection};
 pub use replica::{
     EDGE, REPLICA_LIVE, REPLICA_SHOWN, REPLICA_WRITTEN_EVERY, Replica, ReplicaEcho, ReplicaReport,
+};
+pub use room::{
+    RECIPE_BYTES_PER_TENANT_MAX, SOURCES_PER_TENANT_MAX, SUBSCRIPTIONS_PER_TENANT_MAX, SourcesHeld,
 };
 pub use schema::{SchemaState, SchemaStore};
 pub use sealed_settings::{SEALED_SETTING_BYTES_MAX, SealedSettings, SealedSettingsChange};

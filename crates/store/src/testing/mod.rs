@@ -24,6 +24,7 @@ pub mod rejections;
 pub mod replicas;
 pub mod requests;
 pub mod revocation;
+pub mod room;
 pub mod schema;
 pub mod scopes;
 pub mod secret_life;
@@ -149,6 +150,10 @@ macro_rules! conformance {
             a_subscription_leaves_the_grants_that_name_it,
             grants_are_bounded_for_each_tenant_and_in_all,
             what_became_anothers_is_not_changed_by_who_was_allowed_to_before,
+        ]);
+        $crate::conformance!(@cases $fresh, room: [
+            subscriptions_are_bounded_for_each_tenant,
+            a_tenants_own_recipes_have_so_many_bytes_together,
         ]);
         $crate::conformance!(@cases $fresh, freed: [
             a_name_that_is_given_up_is_remembered_with_the_last_time,
