@@ -90,7 +90,8 @@ fn note(edge: &Edge, work: &Work, body: &Bytes, refusal: &Refusal) {
 /// What verifies a source's requests.
 pub(crate) fn verification(source: &Source) -> Result<&Verification, Refusal> {
     source.verification.as_ref().map_err(|fault| {
-        tracing::warn!(%fault, "a request meets a disabled source");
+        // Anybody may ask as often as he likes; the directory told of it once.
+        tracing::debug!(%fault, "a request meets a disabled source");
         Refusal::SourceDisabled
     })
 }

@@ -17,7 +17,7 @@ pub(crate) mod client;
 mod config;
 pub(crate) mod in_flight;
 mod known;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 

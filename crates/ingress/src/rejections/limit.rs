@@ -1,13 +1,15 @@
 //! How often a source's refused requests are remembered: a token bucket per source.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use portero_types::SourceNo;
 use tokio::time::Instant;
 
-/// Most sources with a bucket that is not full.
-const SOURCES_MAX: usize = 10_000;
+use crate::limits::table::Table;
+
+/// Most sources whose buckets are known. Of those that are forgotten the bucket is full again, so no tenant's many sources
+/// keep another's from being told of.
+const SOURCES_MAX: usize = 65_536;
 
 /// The buckets of all sources.
 #[derive(Debug)]
@@ -17,29 +19,24 @@ pub(super) struct Limit {
     /// How long until one more.
     refill: Duration,
     /// When each source's bucket would be full again.
-    full_at: HashMap<SourceNo, Instant>,
+    full_at: Table<SourceNo, Instant>,
 }
 
 impl Limit {
     /// So many at once, and one more each time that this has passed.
     pub(super) fn new(burst: u32, refill: Duration) -> Self {
-        Self { burst, refill, full_at: HashMap::new() }
+        Self { burst, refill, full_at: Table::new(SOURCES_MAX) }
     }
 
     /// Takes a token of a source; false when there is none.
     pub(super) fn allows(&mut self, source: SourceNo, now: Instant) -> bool {
-        if self.full_at.len() >= SOURCES_MAX && !self.full_at.contains_key(&source) {
-            self.full_at.retain(|_, full_at| *full_at > now);
-            if self.full_at.len() >= SOURCES_MAX {
-                return false;
-            }
+        let known = self.full_at.entry(source, || now);
+        let full_at = (*known).max(now) + self.refill;
+        let allowed = full_at <= now + self.refill * self.burst;
+        if allowed {
+            *known = full_at;
         }
-        let full_at = self.full_at.get(&source).copied().unwrap_or(now).max(now) + self.refill;
-        if full_at > now + self.refill * self.burst {
-            return false;
-        }
-        self.full_at.insert(source, full_at);
-        true
+        allowed
     }
 }
 
@@ -61,12 +58,10 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_sources_that_it_knows_is_bounded() {
-        let (mut limit, now) = (Limit::new(10, REFILL), Instant::now());
-        let sources = i64::try_from(SOURCES_MAX).expect("small");
+    fn many_sources_keep_none_from_being_told_of() {
+        let (mut limit, now) = (Limit::new(1, REFILL), Instant::now());
+        let sources = i64::try_from(SOURCES_MAX).expect("small") * 2;
         assert!((0..sources).all(|source| limit.allows(SourceNo(source), now)));
-        assert!(!limit.allows(SourceNo(sources), now));
-        assert!(limit.allows(SourceNo(sources), now + REFILL));
-        assert_eq!(limit.full_at.len(), 1, "full buckets are forgotten");
+        assert!(!limit.allows(SourceNo(sources - 1), now), "the last ones are known");
     }
 }

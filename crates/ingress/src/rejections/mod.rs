@@ -1,6 +1,7 @@
 //! Remembering refused requests, for the people who look for the cause.
 //!
 //! It must never delay or fail an answer, nor cost more than it is worth: the queue is bounded and drops what does not fit, a
+//! tenant has a part of it, a
 //! source gets a few entries and then one a second (of what limits refuse one a minute), and writing happens many at a time in a task of its own. Whoever
 //! sends rubbish sees no difference.
 
@@ -14,11 +15,12 @@ use bytes::Bytes;
 use http::request;
 use portero_directory::Source;
 use portero_store::Sealed;
-use portero_types::{RequestId, SourceNo, Timestamp};
+use portero_types::{RequestId, SourceNo, TenantNo, Timestamp};
+use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
+use crate::limits::in_flight::{Held, Holder, Part, Room, Share};
 use crate::metrics;
 use crate::refusal::Refusal;
 use limit::Limit;
@@ -29,6 +31,8 @@ pub use write::{RejectionWriter, sweep};
 const WAITING_MAX: usize = 256;
 /// Most bytes of them.
 const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What one tenant may have of either, percent.
+const TENANT_PERCENT: u32 = 25;
 
 /// Seals what a request held, for the source that it was refused by; `None` when that has no key. It works in the writing task
 /// and may take its time.
@@ -41,7 +45,8 @@ pub struct RejectionQueue(Option<Arc<Shared>>);
 #[derive(Debug)]
 struct Shared {
     sender: mpsc::Sender<Refused>,
-    bytes: Arc<Semaphore>,
+    places: Arc<Held<TenantNo>>,
+    bytes: Room,
     limit: Mutex<Limit>,
     /// For what comes in crowds.
     crowds: Mutex<Limit>,
@@ -61,7 +66,7 @@ struct Refused {
     body: Option<Bytes>,
     reason: &'static str,
     detail: String,
-    _share: OwnedSemaphorePermit,
+    _held: (Part<TenantNo>, Share),
 }
 
 /// A request as far as it came.
@@ -79,10 +84,12 @@ impl RejectionQueue {
     #[must_use]
     pub fn new(store: Arc<dyn portero_store::RejectionStore>, seal: SealCapture) -> (Self, RejectionWriter) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        let bytes = Arc::new(Semaphore::new(WAITING_BYTES_MAX));
+        let places = Held::new(WAITING_MAX * TENANT_PERCENT as usize / 100);
+        let bytes = Room::new(WAITING_BYTES_MAX, TENANT_PERCENT, 1);
         let often = || Mutex::new(Limit::new(10, Duration::from_secs(1)));
         let crowds = Mutex::new(Limit::new(1, Duration::from_secs(60)));
-        let queue = Self(Some(Arc::new(Shared { sender, bytes, limit: often(), crowds, told: often() })));
+        let shared = Shared { sender, places, bytes, limit: often(), crowds, told: often() };
+        let queue = Self(Some(Arc::new(shared)));
         (queue, RejectionWriter::new(receiver, store, seal))
     }
 
@@ -128,7 +135,10 @@ impl Shared {
             TrySendError::Full(()) => "queue_full",
             TrySendError::Closed(()) => "shutting_down",
         })?;
-        let share = Arc::clone(&self.bytes).try_acquire_many_owned(size(seen)).map_err(|_| "queue_full")?;
+        let tenant = seen.source.tenant_no;
+        let place = self.places.take(tenant, 1).ok_or("queue_full")?;
+        let share =
+            self.bytes.take(Holder { tenant, stranger: None }, size(seen)).map_err(|_| "queue_full")?;
         if !allows(if is_crowd { &self.crowds } else { &self.limit }, seen.source.no) {
             return Err("limited");
         }
@@ -141,7 +151,7 @@ impl Shared {
             body: seen.body.cloned(),
             reason,
             detail: detail.to_owned(),
-            _share: share,
+            _held: (place, share),
         });
         Ok(())
     }
@@ -153,10 +163,9 @@ fn allows(limit: &Mutex<Limit>, source: SourceNo) -> bool {
 }
 
 /// What an entry holds in memory, about.
-fn size(seen: &Seen<'_>) -> u32 {
+fn size(seen: &Seen<'_>) -> usize {
     let headers: usize =
         seen.head.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let uri = seen.head.uri.path_and_query().map_or(0, |text| text.as_str().len());
-    let bodies = seen.wire.map_or(0, Bytes::len) + seen.body.map_or(0, Bytes::len);
-    u32::try_from(headers + uri + bodies).unwrap_or(u32::MAX)
+    headers + uri + seen.wire.map_or(0, Bytes::len) + seen.body.map_or(0, Bytes::len)
 }

@@ -1,6 +1,6 @@
 //! What is remembered of refused requests, and that it disturbs nothing.
 
-use portero_store::{CAPTURED_BODY_BYTES_MAX, CapturedRequest, NewRejection};
+use portero_store::{CAPTURED_BODY_BYTES_MAX, CapturedRequest, NewRejection, TenantKey};
 use sha2::{Digest as _, Sha256};
 
 use super::*;
@@ -91,6 +91,34 @@ async fn a_source_that_gets_much_rubbish_keeps_a_little_of_it_and_leaves_room_to
     // One more may come for each second that the hundred take.
     assert!((10..60).contains(&of(1)), "{}", of(1));
     assert_eq!(of(2), 1);
+}
+
+#[tokio::test]
+async fn a_tenant_with_rubbish_at_many_sources_leaves_room_to_others() {
+    let gateway = Gateway::start().await;
+    gateway.config.change(|snapshot| {
+        let key = snapshot.tenant_keys[0].clone();
+        snapshot.tenant_keys.push(TenantKey { tenant_no: TenantNo(2), ..key });
+    });
+    let sources = 10..40_u8;
+    for source in sources.clone() {
+        gateway.add(source, "stripe", Some(PRESETS[0].1), |_| {}).await;
+    }
+    gateway.add(9, "stripe", Some(PRESETS[0].1), |source| source.tenant_no = TenantNo(2)).await;
+    let gate = &gateway.rejections.gate;
+    gate.forget_permits(gate.available_permits());
+    for source in sources {
+        for _ in 0..10 {
+            assert_eq!(gateway.post(source, &[], b"{}").await.status, 401);
+        }
+    }
+    assert_eq!(gateway.post(9, &[], b"{}").await.status, 401);
+    gateway.rejections.gate.add_permits(1_000);
+    let kept = Arc::clone(&gateway.rejections);
+    gateway.stop().await;
+    let of = |tenant| kept.rows().iter().filter(|row| row.tenant_no == TenantNo(tenant)).count();
+    assert_eq!(of(2), 1);
+    assert!((64..=128).contains(&of(1)), "{}", of(1));
 }
 
 #[tokio::test]
