@@ -27,7 +27,7 @@ use portero_proto::v1;
 use portero_proto::v1::source::Verification;
 use portero_store::{CapturedRequest, NewRejection, RejectionStore as _, SchemaStore as _, Sealed};
 use portero_store_sqlite::SqliteStore;
-use portero_types::{ManualClock, RequestId, SourceId, SubscriptionId, TenantId, Timestamp};
+use portero_types::{Clock as _, ManualClock, RequestId, SourceId, SubscriptionId, TenantId, Timestamp};
 use tempfile::TempDir;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt as _;
@@ -93,7 +93,7 @@ impl Service {
     fn called<T>(&self, message: T, subject: &str, grant: Option<Grant>) -> Request<T> {
         let lifetime = Duration::from_secs(30 * 86_400);
         let new = NewToken { subject: subject.to_owned(), grant, lifetime };
-        let minted = self.issuer.mint(&new, NOW, 1).expect("a token");
+        let minted = self.issuer.mint(&new, self.clock.now(), 1).expect("a token");
         let mut request = Request::new(message);
         let bearer = format!("Bearer {}", minted.token.expose_secret());
         request.metadata_mut().insert("authorization", bearer.parse().expect("ASCII"));

@@ -1,7 +1,5 @@
 //! Tokens that name what was deleted since: they are nothing to what has the name now.
 
-use portero_types::Clock as _;
-
 use super::*;
 
 const LIFETIME: Duration = Duration::from_secs(86_400);
