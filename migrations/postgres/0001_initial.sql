@@ -129,8 +129,8 @@ CREATE TABLE tenant_keys (
 CREATE INDEX tenant_keys_key ON tenant_keys (key_id, tenant_no, version);
 
 -- A deleted source's row stays behind its receipts; its name may be used again, its ingest key never. `settings` is a JSON
--- object of texts; those that are secrets are in `sealed_settings`, each sealed and written in hexadecimal. Until
--- `secret_expected_until` a handshake may bring the source's secret, once.
+-- object of texts; those that are secrets are in `sealed_settings`, each with the time when it was given, a dot, and its sealed
+-- value in hexadecimal. Until `secret_expected_until` a handshake may bring the source's secret, once.
 CREATE TABLE sources (
     source_no             bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
     revision              bigint NOT NULL DEFAULT 0,

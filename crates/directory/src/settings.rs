@@ -28,8 +28,8 @@ impl Settings {
         keys: &TenantKeys,
     ) -> Result<Self, Fault> {
         let mut settings = Self(source.settings.clone());
-        for (name, sealed) in &source.sealed_settings.0 {
-            let value = open_setting(source, name, sealed, keys)?;
+        for (name, setting) in &source.sealed_settings.0 {
+            let value = open_setting(source, name, &setting.sealed, keys)?;
             if recipe.is_secret_setting(name) {
                 settings.0.insert(name.clone(), value.expose_secret().clone());
             }

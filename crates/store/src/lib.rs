@@ -87,7 +87,7 @@ pub use room::{
     RECIPE_BYTES_PER_TENANT_MAX, SOURCES_PER_TENANT_MAX, SUBSCRIPTIONS_PER_TENANT_MAX, SourcesHeld,
 };
 pub use schema::{SchemaState, SchemaStore};
-pub use sealed_settings::{SEALED_SETTING_BYTES_MAX, SealedSettings, SealedSettingsChange};
+pub use sealed_settings::{SEALED_SETTING_BYTES_MAX, SealedSetting, SealedSettings, SealedSettingsChange};
 pub use secret_state::{BEGINS_EARLIER, SecretState};
 pub use secret_use::{Day, RetiringInUse, SecretUsage, SecretUse, SecretUseStore, USE_DAYS_KEPT};
 pub use share::{LaneAction, LaneRequest, PARKED_LISTING_MAX, ParkedListing, Roll, Share};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use portero_keyring::setting_aad;
 use portero_recipe::Recipe;
-use portero_store::{Sealed, SealedSettings, SealedSettingsChange, Source};
+use portero_store::{Sealed, SealedSetting, SealedSettings, SealedSettingsChange, Source};
 use portero_types::{Redacted, SourceId, TenantId};
 use tonic::Status;
 
@@ -84,13 +84,14 @@ impl Admin {
         if change.secret.is_empty() {
             return Ok(SealedSettingsChange::new());
         }
-        let keys = self.keys_of(tenant).await?;
+        let (keys, given_at) = (self.keys_of(tenant).await?, self.now());
         let seal = |(name, value): (&String, &Option<Redacted<String>>)| {
-            let aad = setting_aad(tenant, source, name);
-            let sealed = value
-                .as_ref()
-                .map(|value| Sealed(keys.seal(&aad, value.expose_secret().as_bytes(), self.nonce())));
-            (name.clone(), sealed)
+            let setting = value.as_ref().map(|value| {
+                let aad = setting_aad(tenant, source, name);
+                let sealed = keys.seal(&aad, value.expose_secret().as_bytes(), self.nonce());
+                SealedSetting { given_at, sealed: Sealed(sealed) }
+            });
+            (name.clone(), setting)
         };
         Ok(change.secret.iter().map(seal).collect())
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portero_keyring::{DataKey, KeyId, Keyring, TenantKeys, secret_aad, setting_aad};
-use portero_store::{ConfigSnapshot, ConfigStore, Revision, Sealed, SealedSettings};
+use portero_store::{ConfigSnapshot, ConfigStore, Revision, Sealed, SealedSetting, SealedSettings};
 use portero_types::{
     IngestKey, ProviderName, SecretId, SecretNo, SourceId, SourceNo, TenantId, TenantNo, Timestamp,
 };
@@ -156,7 +156,8 @@ fn with_setting(n: u8, name: &str, sealed_for: &str) -> portero_store::Source {
     let row = source(n, "meta");
     let aad = setting_aad(&row.tenant, &row.id, sealed_for);
     let sealed = Sealed(tenant_keys().seal(&aad, b"door-word-0123456789", [n; 12]));
-    portero_store::Source { sealed_settings: SealedSettings([(name.to_owned(), sealed)].into()), ..row }
+    let setting = SealedSetting { given_at: Timestamp::EPOCH, sealed };
+    portero_store::Source { sealed_settings: SealedSettings([(name.to_owned(), setting)].into()), ..row }
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Resources as the audit log shows them: JSON with fields in a fixed order, without what only its owner may know.
 //!
-//! A secret's value is never in it, nor that of a secret setting: a digest of its sealed form, which says nothing of the value,
-//! tells whether it was given anew. Nor is an ingest key: whoever knows that can send requests. The URLs of a source may hold
-//! one, so of each only the origin and a digest are kept, which tell whether it changed.
+//! A secret's value is never in it, nor that of a secret setting, of which it says when it was given. Nor is an ingest key: whoever
+//! knows that can send requests. The URLs of a source may hold one, so of each only the origin and a digest are kept, which tell
+//! whether it changed.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub fn source(source: &Source) -> String {
         recipe: &'a str,
         public_urls: Vec<String>,
         settings: &'a BTreeMap<String, String>,
-        secret_settings: BTreeMap<&'a str, String>,
+        secret_settings_given_at: BTreeMap<&'a str, i64>,
         secret_expected_until: Option<i64>,
         limits: LimitsView,
     }
@@ -59,8 +59,8 @@ pub fn source(source: &Source) -> String {
         recipe: &source.recipe,
         public_urls: source.public_urls.iter().map(|url| shortened(url)).collect(),
         settings: &source.settings,
-        secret_settings: (source.sealed_settings.0.iter())
-            .map(|(name, sealed)| (name.as_str(), format!("sealed (sha256 {})", digest(&sealed.0))))
+        secret_settings_given_at: (source.sealed_settings.0.iter())
+            .map(|(name, setting)| (name.as_str(), setting.given_at.as_micros()))
             .collect(),
         secret_expected_until: source.secret_expected_until.map(Timestamp::as_micros),
         limits: source.limits.into(),
@@ -150,18 +150,13 @@ fn json(view: &impl Serialize) -> String {
 
 /// `https://hooks.example.com/… (sha256 1f2e3d4c5b6a7988)`: the origin, and enough of a digest to see a change.
 fn shortened(url: &str) -> String {
-    let digest = digest(url.as_bytes());
+    let digest = hex(&Sha256::digest(url.as_bytes())[..8]);
     let origin = url.split_once("://").map(|(scheme, rest)| {
         let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
         format!("{scheme}://{host}/")
     });
     format!("{}… (sha256 {digest})", origin.unwrap_or_default())
-}
-
-/// Enough of a digest to see a change.
-fn digest(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes)[..8])
 }
 
 fn hex(bytes: &[u8]) -> String {

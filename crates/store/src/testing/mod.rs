@@ -219,7 +219,7 @@ macro_rules! conformance {
         $crate::conformance!(@cases $fresh, settings: [
             secret_settings_are_kept_and_changed_one_by_one,
             secret_settings_beyond_their_bounds_are_refused,
-            a_secret_setting_that_was_given_anew_shows_as_changed_and_never_itself,
+            that_a_secret_setting_was_given_anew_is_in_the_audit_log_and_its_value_is_not,
             secret_settings_are_sealed_again_where_they_are_as_they_were,
             secret_settings_go_with_their_source,
         ]);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use portero_proto::v1;
 use portero_proto::v1::source::Verification;
-use portero_store::{ConfigStore as _, Sealed, SourceUpdate};
+use portero_store::{ConfigStore as _, Sealed, SealedSetting, SourceUpdate};
 use portero_types::SourceId;
 
 use super::{Service, bad_field, preset, tenant};
@@ -68,7 +68,10 @@ async fn a_secret_setting_is_in_effect_and_in_no_answer() {
     for word in [WORD, "another-word-9876"] {
         assert!(!everything.contains(word), "{everything}");
     }
-    assert!(told.audit_entries.iter().any(|entry| entry.after().contains("secret_settings")), "{told:?}");
+    assert!(
+        told.audit_entries.iter().any(|entry| entry.after().contains("secret_settings_given_at")),
+        "{told:?}"
+    );
 }
 
 #[tokio::test]
@@ -151,7 +154,7 @@ async fn a_required_secret_setting_is_warned_of_until_it_is_set() {
 async fn a_damaged_secret_setting_is_said_and_can_be_given_anew() {
     let service = Service::start().await;
     service.create("own", own(&[("word", WORD)])).await.expect("created");
-    let damaged = Some(Sealed(b"damaged".to_vec()));
+    let damaged = Some(SealedSetting { given_at: super::NOW, sealed: Sealed(b"damaged".to_vec()) });
     let id = SourceId::new("own").expect("valid");
     let update = SourceUpdate {
         sealed_settings: [("word".to_owned(), damaged)].into(),

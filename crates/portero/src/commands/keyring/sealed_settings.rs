@@ -22,13 +22,13 @@ impl Site {
         let mut again = Vec::new();
         for (no, source, from) in found {
             let mut to = from.clone();
-            for (name, sealed) in &mut to.0 {
-                if TenantKeys::version_of(&sealed.0) == Some(keys.newest()) {
+            for (name, setting) in &mut to.0 {
+                if TenantKeys::version_of(&setting.sealed.0) == Some(keys.newest()) {
                     continue;
                 }
                 let aad = setting_aad(&of.tenant, &source, name);
-                match keys.open(&aad, &sealed.0) {
-                    Ok(value) => *sealed = Sealed(keys.seal(&aad, &value, entropy::random())),
+                match keys.open(&aad, &setting.sealed.0) {
+                    Ok(value) => setting.sealed = Sealed(keys.seal(&aad, &value, entropy::random())),
                     Err(error) => {
                         *failed += 1;
                         if named == 0 {
