@@ -119,12 +119,11 @@ impl Gate {
             caller = self.completed(own).await?;
             judged = judge(&caller, &self.directory.snapshot());
         }
-        let said = judged.map_err(|status| {
+        let said = judged.inspect_err(|status| {
             if status.code() == Code::PermissionDenied {
                 let Caller { issuer, subject, .. } = &caller;
                 tracing::info!(rpc, issuer, subject, "a call was refused: its caller may not do this");
             }
-            status
         })?;
         Ok((caller, said))
     }
