@@ -1,6 +1,10 @@
 //! A child process: signalled, killed, waited for, and gone with the test.
 
 use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// How long a signal that stops it may take.
+const STOPS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running process. Dropping it kills it.
 pub(crate) struct Process(Child);
@@ -22,11 +26,27 @@ impl Process {
         self.0.wait().expect("ended");
     }
 
-    /// Sends a signal by name.
+    /// Sends a signal by name. `STOP` is in effect when this returns: on a busy machine its threads may go on for a while after
+    /// the signal was sent.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.0.id().to_string();
         let status = Command::new("kill").args(["-s", name, &pid]).status().expect("kill can be started");
         assert!(status.success(), "no such process");
+        let deadline = Instant::now() + STOPS_WITHIN;
+        while name == "STOP" && !self.is_stopped() {
+            assert!(Instant::now() < deadline, "it goes on after SIGSTOP");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether none of its threads runs. A thread that ends meanwhile has no state any more.
+    fn is_stopped(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("it runs");
+        threads.filter_map(Result::ok).all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // The name before it is in brackets and may hold anything.
+            stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('T'))
+        })
     }
 
     /// Its exit status, once it has ended.
