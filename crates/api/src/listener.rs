@@ -234,4 +234,22 @@ mod tests {
         shutdown.cancel();
         serving.await.expect("no panic");
     }
+
+    #[tokio::test]
+    async fn a_connection_that_is_not_served_any_more_is_cut_whatever_its_peer_does() {
+        use tokio::io::AsyncReadExt as _;
+        let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = tcp.local_addr().expect("bound");
+        let every = Duration::from_secs(10);
+        let mut connections = Listener::new(tcp, None, 1).connections(every, every);
+        let mut peer = TcpStream::connect(address).await.expect("connected");
+        let connection = connections.waiting.recv().await.expect("served");
+        let serving = connection.serve(Server::builder(), Routes::default(), CancellationToken::new());
+        // Long enough for the server below to have a task of its own for it.
+        assert!(timeout(Duration::from_millis(100), serving).await.is_err(), "it goes on");
+        let closed = timeout(Duration::from_secs(10), peer.read_to_end(&mut Vec::new())).await;
+        assert!(closed.is_ok(), "the peer hears of it");
+        let _next = TcpStream::connect(address).await.expect("connected");
+        connections.waiting.recv().await.expect("its place is free");
+    }
 }
