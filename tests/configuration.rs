@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use portero_client::v1;
 
-use crate::harness::{Answer, Consumer, Gateway, Kind, Proxy, Setup, Site, eventually, raw, stripe_event};
+use crate::harness::{
+    Answer, Consumer, Gateway, Kind, Proxy, Setup, Site, Source, eventually, raw, stripe_event,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const CLOCKS_DIFFER: &str = "this machine's clock and the database's differ";
@@ -76,6 +78,34 @@ async fn every_process_says_what_it_has_applied_until_it_stops() {
     let shown = site.succeed(&["replica", "list", "--endpoint", &admin.grpc_url(), "--token-file", &token]);
     assert_eq!(shown.lines().count(), 4, "{shown}");
     assert!(shown.lines().next().is_some_and(|heads| heads.contains("BEHIND")), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_edges_of_one_name_are_both_listed_and_both_waited_for() {
+    let site = Site::new(Kind::Postgres);
+    let part = |name: &str, roles: &str| Gateway::new(&site).set("INSTANCE_ID", name).set("ROLES", roles);
+    let mut admin = part("a", "admin").expect("gateways have not applied a change in time");
+    let (mut one, mut two) = (part("same", "edge"), part("same", "edge"));
+    for gateway in [&mut admin, &mut one, &mut two] {
+        gateway.launch().await;
+    }
+    eventually("the one whose name was taken is listed again", PATIENCE, async || {
+        (names(&admin).await == ["a", "same", "same"]).then_some(())
+    })
+    .await;
+    let mut client = admin.admin().await;
+    let tenant = v1::CreateTenantRequest { tenant_id: "acme".to_owned(), ..Default::default() };
+    client.create_tenant(tenant).await.expect("a tenant");
+    let stripe = Source::preset(&mut client, &one, "acme", "stripe").await;
+    let mut revoke = async || {
+        let name = stripe.add_secret(&mut client, "").await.name;
+        let request = v1::RevokeSecretRequest { name, wait: true, ..Default::default() };
+        client.revoke_secret(request).await.expect("revoked").into_inner().unconfirmed_replicas
+    };
+    assert!(revoke().await.is_empty());
+    one.signal("STOP");
+    assert_eq!(revoke().await, ["same"], "the other one proves nothing for it");
+    one.kill();
 }
 
 /// Two gateways that reach their Postgres through one proxy, and one that reaches it directly.
