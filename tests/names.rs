@@ -65,7 +65,10 @@ async fn tokens_for_an_erased_tenant_are_nothing_to_the_next_one_of_its_name_at_
     for gateway in [&one, &other] {
         for token in [&local, &dated, &undated] {
             let refused = get_acme(gateway, token).await.expect_err("it is another tenant");
-            assert_eq!((refused.code(), reason(&refused).as_str()), (Code::PermissionDenied, "GRANT_OUTDATED"));
+            assert_eq!(
+                (refused.code(), reason(&refused).as_str()),
+                (Code::PermissionDenied, "GRANT_OUTDATED")
+            );
         }
     }
     get_acme(&other, &site.admin_token()).await.expect("who names nobody is not concerned");

@@ -297,7 +297,7 @@ mod tests {
         let told = |secret: &Secret| warnings(&unreadable(secret), &[], at(NOW));
         let warned = told(&lost);
         assert!(matches!(&warned[..], [one] if one.starts_with("'s2' cannot be read")), "{warned:?}");
-        let revoked = Secret { revoked_at: Some(at(5)), ..lost.clone() };
+        let revoked = Secret { revoked_at: Some(at(5)), ..lost };
         assert_eq!((told(&revoked), told(&secret(2, 0, Some(NOW)))), (vec![], vec![]));
     }
 

@@ -250,6 +250,7 @@ mod tests {
             (Code::NotFound, Kind::NotFound),
             (Code::AlreadyExists, Kind::Failed),
             (Code::FailedPrecondition, Kind::Failed),
+            (Code::ResourceExhausted, Kind::Failed),
             (Code::Unauthenticated, Kind::NoPermission),
             (Code::PermissionDenied, Kind::NoPermission),
             (Code::Unavailable, Kind::Unavailable),
