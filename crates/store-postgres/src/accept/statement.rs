@@ -12,6 +12,9 @@
 //! 4. The sort above the gate `(SELECT count(*) FROM locked)` yields its first row only when all locks are held; positions
 //!    are drawn above the sort, in the order of the batch. Then the narrow log rows.
 //!
+//! What is refused is one array, secrets below zero, and one test: a test more has the planner expect so few rows that it joins
+//! by nested loops.
+//!
 //! Order is enforced by data: each step reads the one before to its end. A unit test looks at the plan.
 
 use std::fmt::Write as _;
@@ -189,11 +192,11 @@ fn accept_sql(shards: ShardCount) -> String {
         "WITH fresh AS (
     INSERT INTO receipts ({receipt_columns})
     SELECT {receipt_columns} FROM {receipts}
-    WHERE (r.secret_no = ANY (ARRAY(
-        SELECT x.secret_no FROM revoked_secrets x WHERE x.secret_no = ANY (${secrets}::bigint[])
-    ))) IS NOT TRUE AND r.source_no <> ALL (ARRAY(
+    WHERE (ARRAY[r.source_no, -r.secret_no] && ARRAY(
         SELECT d.source_no FROM sources d WHERE d.source_no = ANY (${sources}::bigint[]) AND d.deleted_at IS NOT NULL
-    ))
+        UNION ALL
+        SELECT -x.secret_no FROM revoked_secrets x WHERE x.secret_no = ANY (${secrets}::bigint[])
+    )) IS NOT TRUE
     ON CONFLICT (tenant_no, provider, event_id) DO NOTHING
     RETURNING receipt_id, tenant_no, source_no, event_type, received_at
 ), stored AS (
