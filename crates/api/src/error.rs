@@ -64,6 +64,14 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_that_is_reached_is_told_with_the_stores_own_words() {
+        let error =
+            portero_store::Error::new(ErrorKind::Exhausted, "the tenant acme has 1000 grants: delete some");
+        let status = from_store(&error);
+        assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, error.to_string().as_str()));
+    }
+
+    #[test]
     fn a_name_that_is_not_there_is_repeated_up_to_a_bound() {
         assert_eq!(not_found("subscriptions/a").message(), "subscriptions/a does not exist");
         let long = not_found(&"é".repeat(100_000));
