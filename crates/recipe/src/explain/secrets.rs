@@ -23,7 +23,8 @@ pub(super) fn describe(scheme: usize, secrets: &[Secret], now: Timestamp, steps:
     if active == 0 {
         steps.failed("secrets", text);
     } else if unreadable > 0 {
-        steps.failed("secrets", format!("{text}; {unreadable} of the active ones cannot be read"));
+        let text = format!("{text}; {unreadable} of the active ones cannot be read");
+        if fitting == 0 { steps.failed("secrets", text) } else { steps.noted("secrets", text) }
     } else if fitting == 0 {
         steps.failed("secrets", format!("{text}; none has the form that this way of signing needs"));
     } else if fitting > ACTIVE_SECRETS_MAX {
@@ -57,7 +58,8 @@ pub(super) fn compare(
                 _ => (Outcome::Noted, format!("{state}: it does not count")),
             }
         } else if !secret.is_readable() {
-            (Outcome::Failed, "active: it cannot be read, so nothing is compared with it".to_owned())
+            let outcome = if is_accepted { Outcome::Noted } else { Outcome::Failed };
+            (outcome, "active: it cannot be read, so nothing is compared with it".to_owned())
         } else if secret.keys(scheme).is_empty() {
             (Outcome::Noted, "active: not of the form that this way of signing needs".to_owned())
         } else if tried == ACTIVE_SECRETS_MAX {

@@ -408,6 +408,22 @@ fn each_secret_is_told_with_its_state() {
     assert!(details(&explanation, "secrets").contains("1 active, 1 planned, 1 ended"));
 }
 
+#[test]
+fn a_secret_that_cannot_be_read_is_told() {
+    let given = github("the right one, long enough", BODY);
+    let lost = Secret::unreadable(SecretNo(9), Timestamp::EPOCH, None);
+    let explained = |secrets: &[Secret]| given.with(|request| explain(&given.recipe, request, secrets, NOW));
+    let alone = explained(std::slice::from_ref(&lost));
+    let Verdict::Refused(rejection) = &alone.verdict else { panic!("{alone:?}") };
+    assert_eq!(rejection.reason(), Reason::SecretUnreadable);
+    assert!(details(&alone, "secrets").contains("1 of the active ones cannot be read"), "{alone:?}");
+    let beside = explained(&[lost, given.secrets().remove(0)]);
+    assert!(matches!(beside.verdict, Verdict::Verified { secret: Some(SecretNo(1)) }), "{beside:?}");
+    let of_lost = beside.steps.iter().find(|step| step.secret == Some(SecretNo(9))).expect("told");
+    assert_eq!(of_lost.outcome, Outcome::Noted, "{of_lost:?}");
+    assert!(of_lost.detail.contains("cannot be read"), "{of_lost:?}");
+}
+
 proptest! {
     #[test]
     fn no_mutation_makes_explanation_and_verdict_differ(

@@ -69,10 +69,28 @@ async fn a_reason_is_kept_and_one_of_several_lines_is_refused() {
     for odd in ["a\nb", "a\0b", &"x".repeat(513)] {
         assert_eq!(bad_field(revoke(odd).await), "reason");
     }
+    let rotate = v1::RotateSecretRequest {
+        parent: name("pay"),
+        secret_id: "second".to_owned(),
+        reason: "yearly".to_owned(),
+        ..v1::RotateSecretRequest::default()
+    };
+    service.admin.do_rotate_secret(service.acme(rotate)).await.expect("rotated");
+    let retire = v1::RetireSecretRequest { name: secret.clone(), end: None, reason: "early".to_owned() };
+    service.admin.do_retire_secret(service.acme(retire)).await.expect("retired");
     revoke(" seen in a public repository ").await.expect("revoked");
     let answer = list(&service, &admin_of("acme"), of("tenants/acme")).await.expect("allowed");
-    let reasons: Vec<_> = answer.audit_entries.iter().map(|entry| entry.reason.as_deref()).collect();
-    assert_eq!(reasons, [None, None, None, Some("seen in a public repository")]);
+    let told: Vec<_> = (answer.audit_entries[3..].iter())
+        .map(|entry| (entry.action.as_str(), entry.reason.as_deref().unwrap_or_default()))
+        .collect();
+    let wanted = [
+        ("RetireSecret", "yearly"),
+        ("CreateSecret", "yearly"),
+        ("RetireSecret", "early"),
+        ("RevokeSecret", "seen in a public repository"),
+    ];
+    assert_eq!(told, wanted);
+    assert!(answer.audit_entries[..3].iter().all(|entry| entry.reason.is_none()));
 }
 
 #[tokio::test]
