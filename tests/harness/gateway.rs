@@ -121,7 +121,9 @@ impl Gateway {
         self.process = Some(Process::spawn(&mut command));
         eventually("the gateway serves", START, async || {
             if let Some(status) = self.exited() {
-                panic!("the gateway ended with {status} instead of serving");
+                let log = std::fs::read_to_string(&self.log.path).unwrap_or_default();
+                let said = log.lines().rev().take(3).collect::<Vec<_>>();
+                panic!("the gateway ended with {status} instead of serving: {said:?}");
             }
             (self.log.count(SERVING) > served).then_some(())
         })
