@@ -64,12 +64,8 @@ pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<()> {
         SecretCommand::Retire { secret, after, at, reason, common } => {
             let end = after.map(|after| End::After(present::duration(after)));
             let end = end.or_else(|| at.map(|at| End::At(proto_time(at))));
-            let api = AdminApi::open(&common.connect).await?;
             let name = full_name(&secret);
-            let request = v1::RetireSecretRequest { name: name.clone(), end, reason: reason.reason };
-            let retired =
-                api.ask(api.calls().retire_secret(request)).await.map_err(|error| error.about(&name))?;
-            show(common.output.output, retired)
+            retire(v1::RetireSecretRequest { name, end, reason: reason.reason }, &common).await
         }
         SecretCommand::Revoke { secret, wait, reason, common } => {
             let name = full_name(&secret);
@@ -96,14 +92,22 @@ pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<()> {
             let revealed = api.ask(api.calls().reveal_secret(request)).await?;
             once(common.output.output, revealed)
         }
-        SecretCommand::Delete { secret, common } => {
-            let api = AdminApi::open(&common.connect).await?;
-            let name = full_name(&secret);
-            let request = v1::DeleteSecretRequest { name: name.clone() };
-            api.ask(api.calls().delete_secret(request)).await.map_err(|error| error.about(&name))?;
-            present::deleted(common.output.output, &name)
-        }
+        SecretCommand::Delete { secret, common } => delete(full_name(&secret), &common).await,
     }
+}
+
+async fn retire(request: v1::RetireSecretRequest, common: &Common) -> anyhow::Result<()> {
+    let api = AdminApi::open(&common.connect).await?;
+    let name = request.name.clone();
+    let retired = api.ask(api.calls().retire_secret(request)).await.map_err(|error| error.about(&name))?;
+    show(common.output.output, retired)
+}
+
+async fn delete(name: String, common: &Common) -> anyhow::Result<()> {
+    let api = AdminApi::open(&common.connect).await?;
+    let request = v1::DeleteSecretRequest { name: name.clone() };
+    api.ask(api.calls().delete_secret(request)).await.map_err(|error| error.about(&name))?;
+    present::deleted(common.output.output, &name)
 }
 
 async fn create(source: &SourceName, given: GivenSecret, common: &Common) -> anyhow::Result<()> {
