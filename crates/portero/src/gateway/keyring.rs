@@ -60,8 +60,11 @@ pub(super) async fn require_every_key(keyring: &Keyring, store: &DynStore) -> an
 /// right one, whatever became of the others.
 pub(crate) async fn require_no_namesake(keyring: &Keyring, store: &DynStore) -> anyhow::Result<()> {
     let uses = store.key_uses().await.context("the data keys cannot be read")?;
-    let mut names: BTreeMap<String, Proof> =
-        uses.into_iter().filter(|used| keyring.opens(&used.key_id)).map(|used| (used.key_id, Proof::None)).collect();
+    let mut names: BTreeMap<String, Proof> = uses
+        .into_iter()
+        .filter(|used| keyring.opens(&used.key_id))
+        .map(|used| (used.key_id, Proof::None))
+        .collect();
     let mut after = None;
     while names.values().any(|proof| *proof != Proof::Opens) {
         let page = store.keys_not_under("", after, PAGE).await.context("the data keys cannot be read")?;

@@ -146,7 +146,10 @@ mod tests {
         let mut first = ValuesFile::open(&path, "march").expect("made");
         first.add("x", secret("whsec_1")).expect("added");
         let refused = ValuesFile::open(&path, "march").err().expect("it is in use").to_string();
-        assert!(refused.contains("another rotation is writing to") && !refused.contains("whsec"), "{refused}");
+        assert!(
+            refused.contains("another rotation is writing to") && !refused.contains("whsec"),
+            "{refused}"
+        );
         drop(first);
         let second = ValuesFile::open(&path, "march").expect("it is free");
         assert_eq!(second.get("x").map(|value| value.expose_secret().as_str()), Some("whsec_1"));
