@@ -73,6 +73,16 @@ impl Bucket {
         if self.level >= PARTS { Ok(()) } else { Err(rate.takes(PARTS - self.level)) }
     }
 
+    /// Whether there is a token beside a half that is left to others.
+    ///
+    /// # Errors
+    /// How long until there is one.
+    pub(crate) fn look_sparing(&mut self, rate: Rate, now: Duration) -> Result<(), Duration> {
+        self.fill(rate, now);
+        let wanted = PARTS + i128::from(rate.burst / 2) * PARTS;
+        if self.level >= wanted { Ok(()) } else { Err(rate.takes(wanted - self.level)) }
+    }
+
     /// Takes `cost` tokens, into debt if need be, when there is one.
     ///
     /// # Errors
@@ -117,6 +127,22 @@ mod tests {
 
     fn taken(bucket: &mut Bucket, rate: Rate, now: Duration, tries: usize) -> usize {
         (0..tries).filter(|_| bucket.take(rate, now, 1).is_ok()).count()
+    }
+
+    #[test]
+    fn half_of_it_can_be_left_to_others() {
+        let (rate, start) = (rate(2, 5), SECOND);
+        let mut bucket = Bucket::full(rate, start);
+        let spared = |bucket: &mut Bucket| {
+            (0..9)
+                .take_while(|_| {
+                    bucket.look_sparing(rate, start).is_ok() && bucket.take(rate, start, 1).is_ok()
+                })
+                .count()
+        };
+        assert_eq!(spared(&mut bucket), 3);
+        assert_eq!(bucket.look_sparing(rate, start), Err(SECOND / 2));
+        assert_eq!(taken(&mut bucket, rate, start, 9), 2, "the others' half");
     }
 
     #[test]

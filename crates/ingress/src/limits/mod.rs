@@ -5,7 +5,8 @@
 //! - **What verified**, in events and bytes, by tenant and by source. Strangers use up nothing of it. Who has used it up is
 //!   refused before the body is read, which costs next to nothing.
 //! - **What did not verify**, by source and by tenant and address. A stranger pays a token of both before the body is read and gets them
-//!   back if the request verifies. Without tokens it is refused. An address that verified at a source within the hour needs
+//!   back if the request verifies. Without tokens it is refused. An address that failed at the tenant of late leaves half of a
+//!   source's tokens to those that did not, so a provider's new address is examined beside a flood from few others. An address that verified at a source within the hour needs
 //!   none there, so neither a flood of forged requests nor a stranger behind the same proxy silences a provider; everybody
 //!   else trickles in as fast as the tokens come back. What an address is refused for at one tenant's sources counts against
 //!   it there alone: it may be a proxy's, or a provider's that another tenant has configured with a wrong secret.
@@ -40,6 +41,8 @@ pub use self::config::{LimitsConfig, SendingLimits, UnverifiedLimits};
 
 /// Most tenants, and most sources, whose buckets are known.
 const SENDERS_MAX: usize = 131_072;
+/// For how long an address that failed leaves half of a source's tokens to others.
+const FAILED_FOR: Duration = Duration::from_secs(60);
 /// Most addresses whose buckets are known, and most pairs of source and address that verified.
 const ADDRESSES_MAX: usize = 131_072;
 
@@ -56,7 +59,7 @@ struct State {
     tenants: Table<TenantNo, Spending>,
     sources: Table<SourceNo, Spending>,
     unverified_sources: Table<SourceNo, Bucket>,
-    unverified_addresses: Table<(TenantNo, Client), Bucket>,
+    strangers: Table<(TenantNo, Client), Stranger>,
     known: Known,
 }
 
@@ -65,6 +68,15 @@ struct State {
 struct Spending {
     events: Option<Bucket>,
     bytes: Option<Bucket>,
+}
+
+/// An address from which something came that did not verify.
+#[derive(Debug, Default)]
+struct Stranger {
+    /// Made when there is a limit.
+    bucket: Option<Bucket>,
+    /// When it was last examined without success, as far as is known.
+    failed_at: Option<Duration>,
 }
 
 /// Who sends a request to which source, and what holds for it.
@@ -121,7 +133,7 @@ impl Limiter {
             tenants: Table::new(SENDERS_MAX),
             sources: Table::new(SENDERS_MAX),
             unverified_sources: Table::new(SENDERS_MAX),
-            unverified_addresses: Table::new(ADDRESSES_MAX),
+            strangers: Table::new(ADDRESSES_MAX),
             known: Known::new(ADDRESSES_MAX, config.verified_for),
         };
         Arc::new(Self { config, began: Instant::now(), state: Mutex::new(state) })
@@ -174,15 +186,19 @@ impl State {
     /// Takes a token of the source's strangers and one of the address, or none.
     fn pay(&mut self, who: &Who, config: &LimitsConfig, now: Duration) -> Result<(), Limited> {
         let (of_source, of_address) = (config.unverified_source.rate(), config.unverified_address.rate());
+        let stranger = self.strangers.entry((who.tenant, who.client), Stranger::default);
+        let has_failed = stranger.failed_at.is_some_and(|at| now.saturating_sub(at) < FAILED_FOR);
         if let Some(rate) = of_source {
             let bucket = self.unverified_sources.entry(who.source, || Bucket::full(rate, now));
-            bucket.look(rate, now).map_err(|after| Limited::by(Limit::UnverifiedSource, after))?;
+            let looked = if has_failed { bucket.look_sparing(rate, now) } else { bucket.look(rate, now) };
+            looked.map_err(|after| Limited::by(Limit::UnverifiedSource, after))?;
         }
         if let Some(rate) = of_address {
-            let bucket =
-                self.unverified_addresses.entry((who.tenant, who.client), || Bucket::full(rate, now));
+            let bucket = stranger.bucket.get_or_insert_with(|| Bucket::full(rate, now));
             bucket.take(rate, now, 1).map_err(|after| Limited::by(Limit::UnverifiedAddress, after))?;
         }
+        // Until the opposite is known.
+        stranger.failed_at = Some(now);
         if let Some(rate) = of_source {
             let bucket = self.unverified_sources.entry(who.source, || Bucket::full(rate, now));
             // It was looked at above, under the same lock.
@@ -196,9 +212,8 @@ impl State {
             let bucket = self.unverified_sources.entry(who.source, || Bucket::full(rate, now));
             bucket.give_back(rate, now);
         }
-        if let Some(rate) = config.unverified_address.rate() {
-            let bucket =
-                self.unverified_addresses.entry((who.tenant, who.client), || Bucket::full(rate, now));
+        let stranger = self.strangers.entry((who.tenant, who.client), Stranger::default);
+        if let Some((bucket, rate)) = stranger.bucket.as_mut().zip(config.unverified_address.rate()) {
             bucket.give_back(rate, now);
         }
     }
@@ -262,6 +277,7 @@ impl Admission {
             state.known.add(&self.who, now);
             if !self.is_known {
                 state.give_back(&self.who, &limiter.config, now);
+                state.strangers.entry((self.who.tenant, self.who.client), Stranger::default).failed_at = None;
             }
         }
     }
