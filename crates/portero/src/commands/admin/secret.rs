@@ -86,12 +86,7 @@ pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<()> {
             })
             .await
         }
-        SecretCommand::Reveal { secret, common } => {
-            let api = AdminApi::open(&common.connect).await?;
-            let request = v1::RevealSecretRequest { name: full_name(&secret) };
-            let revealed = api.ask(api.calls().reveal_secret(request)).await?;
-            once(common.output.output, revealed)
-        }
+        SecretCommand::Reveal { secret, common } => reveal(full_name(&secret), &common).await,
         SecretCommand::Delete { secret, common } => delete(full_name(&secret), &common).await,
     }
 }
@@ -101,6 +96,12 @@ async fn retire(request: v1::RetireSecretRequest, common: &Common) -> anyhow::Re
     let name = request.name.clone();
     let retired = api.ask(api.calls().retire_secret(request)).await.map_err(|error| error.about(&name))?;
     show(common.output.output, retired)
+}
+
+async fn reveal(name: String, common: &Common) -> anyhow::Result<()> {
+    let api = AdminApi::open(&common.connect).await?;
+    let revealed = api.ask(api.calls().reveal_secret(v1::RevealSecretRequest { name })).await?;
+    once(common.output.output, revealed)
 }
 
 async fn delete(name: String, common: &Common) -> anyhow::Result<()> {
