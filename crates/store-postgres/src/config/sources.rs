@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use portero_store::{
     Change, NewAuditEntry, NewSource, Page, Result, Revision, SealedSettings, Source, SourceUpdate,
+    SourcesHeld,
 };
 use portero_types::{IngestKey, SourceId, SourceNo, TenantId, TenantNo, Timestamp};
 use sqlx::postgres::PgRow;
@@ -13,7 +14,7 @@ use super::{Changing, not_found, one, one_more, page, tenants};
 use crate::error::{Effect, corrupt};
 use crate::lease::{PgQuery, rows};
 use crate::pools::Pool;
-use crate::row::{get, parse};
+use crate::row::{get, parse, unsigned};
 
 /// A live source by its name.
 macro_rules! named {
@@ -90,8 +91,12 @@ pub(super) async fn create(pool: &Pool, source: NewSource, change: &Change) -> R
     .bind(bytes)
     .bind(source.sealed_settings.to_text());
     let mut changing = Changing::begin(pool, change).await?;
-    let created =
-        changing.create(query, "source or its ingest key", "tenant").await.and_then(|row| read(&row));
+    let room = held(&mut changing, &source.tenant).await.and_then(|held| source.check_room(held));
+    let created = match room {
+        Ok(()) => changing.create(query, "source or its ingest key", "tenant").await,
+        Err(full) => Err(full),
+    };
+    let created = created.and_then(|row| read(&row));
     let outcome = recorded(&mut changing, "CreateSource", None, created).await;
     changing.end(outcome).await
 }
@@ -109,8 +114,23 @@ pub(super) async fn update(pool: &Pool, update: SourceUpdate, change: &Change) -
     changing.end(outcome).await
 }
 
+/// What a tenant has of sources. Changes are serial, so nobody adds to it in between.
+async fn held(changing: &mut Changing, tenant: &TenantId) -> Result<SourcesHeld> {
+    let query = sqlx::query(
+        "SELECT count(*) AS sources, coalesce(sum(octet_length(recipe)), 0)::bigint AS recipe_bytes
+         FROM sources s JOIN tenants t USING (tenant_no)
+         WHERE t.tenant_id = $1 AND t.deleted_at IS NULL AND s.deleted_at IS NULL",
+    );
+    let found = changing.rows(query.bind(tenant.as_str().to_owned())).await?;
+    let row = found.first().ok_or_else(|| corrupt("sources"))?;
+    Ok(SourcesHeld { count: unsigned(row, "sources")?, recipe_bytes: unsigned(row, "recipe_bytes")? })
+}
+
 async fn update_in(changing: &mut Changing, update: &SourceUpdate, before: &Source) -> Result<Source> {
     let sealed = update.sealed_after(before)?;
+    if update.recipe.as_ref().is_some_and(|recipe| !recipe.is_empty()) {
+        update.check_room(before, held(changing, &update.tenant).await?)?;
+    }
     let [events, burst, bytes] = update.limits.unwrap_or_default().columns();
     let query = sqlx::query(
         "UPDATE sources s

@@ -98,9 +98,24 @@ pub(super) async fn create(
     .bind(subscription.created_at.as_micros())
     .bind(subscription.dead_letter_policy.name());
     let mut changing = Changing::begin(pool, change).await?;
-    let created = changing.create(query, "subscription", "tenant").await.and_then(|row| read(&row));
+    let room = of_tenant(&mut changing, &subscription).await.and_then(|count| subscription.check_room(count));
+    let created = match room {
+        Ok(()) => changing.create(query, "subscription", "tenant").await.and_then(|row| read(&row)),
+        Err(full) => Err(full),
+    };
     let outcome = recorded(&mut changing, "CreateSubscription", None, created).await;
     changing.end(outcome).await
+}
+
+/// How many its tenant has. Changes are serial, so nobody adds one in between.
+async fn of_tenant(changing: &mut Changing, new: &NewSubscription) -> Result<u64> {
+    let query = sqlx::query(
+        "SELECT count(*) AS subscriptions FROM subscriptions JOIN tenants t USING (tenant_no)
+         WHERE t.tenant_id = $1 AND t.deleted_at IS NULL",
+    )
+    .bind(new.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()));
+    let found = changing.rows(query).await?;
+    unsigned(found.first().ok_or_else(|| corrupt("subscriptions"))?, "subscriptions")
 }
 
 pub(super) async fn update(pool: &Pool, update: SubscriptionUpdate, change: &Change) -> Result<Subscription> {

@@ -2,6 +2,7 @@
 
 use portero_store::{
     Change, NewAuditEntry, NewSource, Page, Result, Revision, SealedSettings, Source, SourceUpdate,
+    SourcesHeld,
 };
 use portero_types::{IngestKey, SourceId, SourceNo, TenantId, TenantNo, Timestamp};
 use sqlx::sqlite::SqliteRow;
@@ -11,7 +12,7 @@ use super::{database_now, insert_error, one_more, page, tenant};
 use crate::audit::append_in;
 use crate::error::{corrupt, not_found, statement};
 use crate::log::json;
-use crate::row::{bytes, from_json, get, parse, timestamp};
+use crate::row::{bytes, from_json, get, parse, timestamp, unsigned};
 
 /// Live sources with their tenants; a condition follows.
 macro_rules! live_sources {
@@ -55,6 +56,7 @@ pub(super) async fn create(
 ) -> Result<Source> {
     new.check()?;
     let tenant_no = tenant::find(connection, &new.tenant).await?;
+    new.check_room(held(connection, tenant_no).await?)?;
     let sql = "INSERT INTO sources (tenant_no, source_id, provider, preset, recipe, ingest_key, public_urls, settings, \
                secret_expected_until, created_at, limit_events, limit_burst, limit_bytes, sealed_settings) \
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING source_no";
@@ -97,6 +99,14 @@ pub(super) async fn create(
     Ok(created)
 }
 
+/// What a tenant has of sources.
+async fn held(connection: &mut SqliteConnection, tenant_no: TenantNo) -> Result<SourcesHeld> {
+    let sql = "SELECT count(*) AS sources, coalesce(sum(length(CAST(recipe AS BLOB))), 0) AS recipe_bytes \
+               FROM sources WHERE tenant_no = ? AND deleted_at IS NULL";
+    let row = sqlx::query(sql).bind(tenant_no.0).fetch_one(connection).await.map_err(statement)?;
+    Ok(SourcesHeld { count: unsigned(&row, "sources")?, recipe_bytes: unsigned(&row, "recipe_bytes")? })
+}
+
 pub(super) async fn update(
     connection: &mut SqliteConnection,
     update: SourceUpdate,
@@ -105,6 +115,9 @@ pub(super) async fn update(
     update.check()?;
     let before = find_whole(connection, &update.tenant, &update.id).await?;
     let no = before.no;
+    if update.recipe.as_ref().is_some_and(|recipe| !recipe.is_empty()) {
+        update.check_room(&before, held(connection, before.tenant_no).await?)?;
+    }
     let sql = "UPDATE sources SET preset = coalesce(?, preset), recipe = coalesce(?, recipe), \
                public_urls = coalesce(?, public_urls), settings = coalesce(?, settings), \
                secret_expected_until = CASE WHEN ? THEN ? ELSE secret_expected_until END, \

@@ -34,6 +34,9 @@ pub(super) async fn create(
         Some(id) => Some(tenant::find(connection, id).await?.0),
         None => None,
     };
+    let sql = "SELECT count(*) AS subscriptions FROM subscriptions WHERE tenant_no = ?";
+    let row = sqlx::query(sql).bind(tenant_no).fetch_one(&mut *connection).await.map_err(statement)?;
+    new.check_room(unsigned(&row, "subscriptions")?)?;
     let starts_after = starts_after(connection, new.start_at).await?;
     if usize::from(new.lanes.get()) < starts_after.len() {
         let shards = starts_after.len();
