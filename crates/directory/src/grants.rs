@@ -1,6 +1,6 @@
 //! Stored grants, found by whom they are for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use portero_store::Grant;
@@ -13,8 +13,10 @@ pub(crate) struct Grants(HashMap<String, OfIssuer>);
 #[derive(Debug, Default)]
 struct OfIssuer {
     exact: HashMap<String, Vec<Arc<Grant>>>,
-    /// Few: they are tried one after the other.
-    prefixes: Vec<(SubjectPattern, Arc<Grant>)>,
+    /// By what subjects begin with.
+    prefixes: HashMap<String, Vec<Arc<Grant>>>,
+    /// The lengths of these: a call costs as many looks as there are, however many grants are kept.
+    lengths: BTreeSet<usize>,
 }
 
 impl Grants {
@@ -23,8 +25,9 @@ impl Grants {
         for row in rows {
             let Ok(pattern) = SubjectPattern::new(row.subject.as_str()) else { continue };
             let issuer = issuers.entry(row.issuer.clone()).or_default();
-            if pattern.prefix().is_some() {
-                issuer.prefixes.push((pattern, row));
+            if let Some(prefix) = pattern.prefix() {
+                issuer.lengths.insert(prefix.len());
+                issuer.prefixes.entry(prefix.to_owned()).or_default().push(row);
             } else {
                 issuer.exact.entry(row.subject.clone()).or_default().push(row);
             }
@@ -36,8 +39,11 @@ impl Grants {
     pub(crate) fn of(&self, issuer: &str, subject: &str) -> impl Iterator<Item = &Arc<Grant>> {
         let found = self.0.get(issuer);
         let exact = found.and_then(|issuer| issuer.exact.get(subject)).into_iter().flatten();
-        let prefixes = found.into_iter().flat_map(|issuer| &issuer.prefixes);
-        exact.chain(prefixes.filter(|(pattern, _)| pattern.matches(subject)).map(|(_, grant)| grant))
+        let prefixed = found.into_iter().flat_map(|issuer| {
+            let beginnings = issuer.lengths.iter().filter_map(|length| subject.get(..*length));
+            beginnings.filter_map(|beginning| issuer.prefixes.get(beginning)).flatten()
+        });
+        exact.chain(prefixed)
     }
 }
 
@@ -69,15 +75,23 @@ mod tests {
             grant(4, "a", "bob*"),
             grant(5, "b", "alice"),
             grant(6, "b", "*"),
+            grant(7, "a", "ali*"),
+            grant(8, "a", "alice-and-bob*"),
+            grant(9, "c", "zoë*"),
         ]);
         let of = |issuer: &str, subject: &str| -> Vec<i64> {
             grants.of(issuer, subject).map(|grant| grant.no.0).collect()
         };
-        assert_eq!(of("a", "alice"), [1, 2, 3]);
+        assert_eq!(of("a", "alice"), [1, 2, 3, 7]);
         assert_eq!(of("a", "albert"), [3]);
         assert_eq!(of("b", "alice"), [5]);
         assert!(of("b", "bob").is_empty(), "everybody is no pattern");
         assert!(of("c", "alice").is_empty());
+        assert_eq!(
+            (of("c", "zoë"), of("c", "zoè")),
+            (vec![9], vec![]),
+            "a beginning may end within a character"
+        );
         assert_eq!(of("a", "al*"), [3], "a subject is never taken for a pattern");
     }
 }

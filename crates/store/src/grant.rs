@@ -10,9 +10,9 @@ pub const GRANT_ISSUER_BYTES_MAX: usize = 1024;
 pub const GRANT_SUBJECT_BYTES_MAX: usize = 256;
 /// Most subscriptions of a grant.
 pub const GRANT_SUBSCRIPTIONS_MAX: usize = 100;
-/// Most grants that are kept in all: every gateway holds them in memory and looks through those to prefixes at each call.
-pub const GRANTS_MAX: u64 = 10_000;
-/// Most grants that are bound to one tenant.
+/// Most grants that are bound to no tenant. Every gateway holds all grants in memory.
+pub const GRANTS_OF_PLATFORM_MAX: u64 = 10_000;
+/// Most grants that are bound to one tenant. What others have takes nothing from it.
 pub const GRANTS_PER_TENANT_MAX: u64 = 1_000;
 
 /// What a caller may do, kept in the store. What its role allows is the permission table's business.
@@ -56,28 +56,26 @@ pub struct NewGrant {
 }
 
 impl NewGrant {
-    /// Whether there is room for it beside what is kept: so many grants in all, and so many bound to its tenant. Implementations
-    /// ask within the transaction that writes it.
+    /// Whether there is room for it beside so many that are bound to its tenant, or to none as it is. Implementations ask within
+    /// the transaction that writes it.
     ///
     /// # Errors
     /// `Exhausted` says which bound is reached, and what to do.
-    pub fn check_room(&self, in_all: u64, of_tenant: u64) -> crate::Result<()> {
-        let exhausted = |whose: String, max: u64| {
-            Err(Error::new(
-                ErrorKind::Exhausted,
-                format!(
-                    "{whose} has {max} grants, the most that it can have: delete those that nobody needs, or make one to a prefix \
-                     (a subject that ends with '*') of many"
-                ),
-            ))
+    pub fn check_room(&self, kept: u64) -> crate::Result<()> {
+        let (whose, max) = match &self.tenant {
+            Some(tenant) => (format!("the tenant {tenant}"), GRANTS_PER_TENANT_MAX),
+            None => ("the platform".to_owned(), GRANTS_OF_PLATFORM_MAX),
         };
-        match &self.tenant {
-            Some(tenant) if of_tenant >= GRANTS_PER_TENANT_MAX => {
-                exhausted(format!("the tenant {tenant}"), GRANTS_PER_TENANT_MAX)
-            }
-            _ if in_all >= GRANTS_MAX => exhausted("this installation".to_owned(), GRANTS_MAX),
-            _ => Ok(()),
+        if kept < max {
+            return Ok(());
         }
+        Err(Error::new(
+            ErrorKind::Exhausted,
+            format!(
+                "{whose} has {max} grants, the most that it can have: delete those that nobody needs, or make one to a prefix \
+                 (a subject that ends with '*') of many"
+            ),
+        ))
     }
 
     /// Whether every store keeps it. Implementations ask before they write.

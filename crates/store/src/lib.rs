@@ -68,7 +68,7 @@ pub use content::{EventContent, StoredEvent};
 pub use error::{Error, ErrorKind, Result};
 pub use freed::{FreedName, Name};
 pub use grant::{
-    GRANT_ISSUER_BYTES_MAX, GRANT_SUBJECT_BYTES_MAX, GRANT_SUBSCRIPTIONS_MAX, GRANTS_MAX,
+    GRANT_ISSUER_BYTES_MAX, GRANT_SUBJECT_BYTES_MAX, GRANT_SUBSCRIPTIONS_MAX, GRANTS_OF_PLATFORM_MAX,
     GRANTS_PER_TENANT_MAX, Grant, NewGrant,
 };
 pub use hint::{Hint, HintStore, Hints};

@@ -105,14 +105,13 @@ async fn create_in(changing: &mut Changing, mut new: NewGrant) -> Result<Grant> 
 /// Changes are serial, so nobody adds one in between.
 async fn check_room(changing: &mut Changing, new: &NewGrant) -> Result<()> {
     let query = sqlx::query(
-        "SELECT (SELECT count(*) FROM grants) AS in_all,
-                (SELECT count(*) FROM grants JOIN tenants t USING (tenant_no)
-                 WHERE t.tenant_id = $1 AND t.deleted_at IS NULL) AS of_tenant",
+        "SELECT count(*) AS kept FROM grants WHERE ($1::text IS NULL AND tenant_no IS NULL)
+         OR tenant_no = (SELECT tenant_no FROM tenants WHERE tenant_id = $1 AND deleted_at IS NULL)",
     )
     .bind(new.tenant.as_ref().map(|tenant| tenant.as_str().to_owned()));
     let found = changing.rows(query).await?;
     let row = found.first().ok_or_else(|| corrupt("grants"))?;
-    new.check_room(unsigned(row, "in_all")?, unsigned(row, "of_tenant")?)
+    new.check_room(unsigned(row, "kept")?)
 }
 
 pub(super) async fn get_one(pool: &Pool, id: &GrantId) -> Result<Option<Grant>> {

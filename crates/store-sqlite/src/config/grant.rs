@@ -37,10 +37,9 @@ pub(super) async fn create(
         Some(id) => Some(tenant::find(connection, id).await?.0),
         None => None,
     };
-    let sql = "SELECT (SELECT count(*) FROM grants) AS in_all, \
-               (SELECT count(*) FROM grants WHERE tenant_no = ?) AS of_tenant";
+    let sql = "SELECT count(*) AS kept FROM grants WHERE tenant_no IS ?";
     let row = sqlx::query(sql).bind(tenant_no).fetch_one(&mut *connection).await.map_err(statement)?;
-    new.check_room(unsigned(&row, "in_all")?, unsigned(&row, "of_tenant")?)?;
+    new.check_room(unsigned(&row, "kept")?)?;
     let sql = "INSERT INTO grants (grant_id, tenant_no, issuer, subject, role, created_at) \
                VALUES (?, ?, ?, ?, ?, ?) RETURNING grant_no";
     let row = sqlx::query(sql)

@@ -148,7 +148,7 @@ macro_rules! conformance {
             a_grant_of_what_does_not_exist_is_refused,
             a_tenant_takes_its_grants_along,
             a_subscription_leaves_the_grants_that_name_it,
-            grants_are_bounded_for_each_tenant_and_in_all,
+            grants_are_bounded_for_each_tenant_and_for_the_platform,
             what_became_anothers_is_not_changed_by_who_was_allowed_to_before,
         ]);
         $crate::conformance!(@cases $fresh, room: [
