@@ -4,7 +4,7 @@ use portero_client::v1;
 use portero_recipe::SignOptions;
 use tonic::Code;
 
-use super::{PATIENCE, parked, tenant};
+use super::{PATIENCE, parked, succeed, tenant};
 use crate::harness::{
     Consumer, Gateway, Kind, Provider, Setup, Site, Source, canaries, eventually, now, stripe_event,
 };
@@ -168,6 +168,11 @@ async fn a_tenant_whose_key_is_damaged_stands_still_alone_and_goes_on_once_it_is
 
     let refused = acme.send(&stripe_event("evt_acme_3", "a", 3)).await;
     assert_eq!(refused.status, 503, "it comes again later: {refused:?}");
+    let name = setup.stripe.name.clone();
+    let shown = setup.admin.get_source(v1::GetSourceRequest { name }).await.expect("shown").into_inner();
+    assert!(shown.warnings.iter().any(|said| said.contains("data key cannot be opened")), "{shown:?}");
+    let status = succeed(&gateway, &["keyring", "status"]);
+    assert_eq!(status.lines().nth(1).and_then(|line| line.split_whitespace().last()), Some("1"), "{status}");
     let consumer = Consumer::start(&gateway).await;
     for sequence in 0..3 {
         let id = format!("evt_globex_{sequence}");

@@ -164,8 +164,9 @@ impl Snapshot {
             if !held.is_complete() {
                 self.unopened.insert(no);
             } else if self.unopened.remove(&no) || was_unopened {
-                let tenant = rows.first().map(|row| &row.tenant);
-                tracing::info!(tenant.id = ?tenant, "all data keys of a tenant can be opened again");
+                if let Some(row) = rows.first() {
+                    tracing::info!(tenant.id = %row.tenant, "all data keys of a tenant can be opened again");
+                }
             }
             self.keys.insert(no, held);
         }

@@ -117,7 +117,7 @@ impl Admin {
         let mut shown = source_form::to_proto(&source, recipe.as_deref());
         let secrets = self.secrets_of(&source.tenant, &source.id, recipe.as_deref()).await?;
         shown.warnings.extend(secrets.warnings());
-        shown.warnings.extend(self.sealed_setting(&source));
+        shown.warnings.extend(self.unopened(&source));
         Ok(Response::new(shown))
     }
 
@@ -170,15 +170,20 @@ impl Admin {
         }
     }
 
-    /// What to say of a secret setting that cannot be opened.
-    fn sealed_setting(&self, row: &portero_store::Source) -> Option<String> {
+    /// What to say of a source of which this gateway cannot open something.
+    fn unopened(&self, row: &portero_store::Source) -> Option<String> {
         let snapshot = self.directory.snapshot();
-        let Err(Fault::SettingSealed(name)) = &snapshot.source_by_no(row.no)?.verification else {
-            return None;
-        };
-        Some(format!(
-            "every request is answered 503 until the setting {name} is given anew: what is stored of it cannot be opened"
-        ))
+        match snapshot.source_by_no(row.no)?.verification.as_ref().err()? {
+            Fault::SettingSealed(name) => Some(format!(
+                "every request is answered 503 until the setting {name} is given anew: what is stored of it cannot be opened"
+            )),
+            Fault::DataKey(_) => Some(
+                "every request is answered 503: the tenant's data key cannot be opened; the platform's operators find the \
+                 cause in the log and by `portero keyring status`"
+                    .to_owned(),
+            ),
+            Fault::PresetUnknown | Fault::RecipeInvalid(_) => None,
+        }
     }
 
     /// A source's recipe, without compiling it again where this gateway has done so.

@@ -1,10 +1,11 @@
 //! What each key holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
-use portero_keyring::{KeyId, Keyring, UNPROTECTED};
-use portero_store::{KeyUse, Replica};
+use portero_keyring::{KeyId, Keyring, OpenError, UNPROTECTED};
+use portero_store::{DynStore, KeyUse, Replica, TenantKey};
+use portero_types::TenantId;
 use serde::Serialize;
 
 use super::Site;
@@ -14,6 +15,11 @@ use crate::commands::present::{Listing, Record};
 use crate::gateway::{Opened, name_in, require_current, require_no_namesake};
 use crate::print;
 
+/// Data keys that are read at once.
+const PAGE: u32 = 1_000;
+/// Most tenants that are named.
+const NAMED_MAX: usize = 20;
+
 /// A key-encryption key.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Key {
@@ -22,13 +28,16 @@ struct Key {
     state: &'static str,
     data_keys: u64,
     tenants: u64,
+    /// Data keys that it should open and does not: they are damaged, or wrapped by another key of this name.
+    unopened: u64,
 }
 
 impl Record for Key {
-    const COLUMNS: &'static [&'static str] = &["KEY", "STATE", "DATA KEYS", "TENANTS"];
+    const COLUMNS: &'static [&'static str] = &["KEY", "STATE", "DATA KEYS", "TENANTS", "UNOPENED"];
 
     fn row(&self) -> Vec<String> {
-        vec![self.key.clone(), self.state.to_owned(), self.data_keys.to_string(), self.tenants.to_string()]
+        let counts = [self.data_keys, self.tenants, self.unopened].map(|count| count.to_string());
+        [self.key.clone(), self.state.to_owned()].into_iter().chain(counts).collect()
     }
 
     fn details(&self) -> Vec<(&'static str, String)> {
@@ -39,8 +48,10 @@ impl Record for Key {
 pub(super) async fn run(args: &ConfigArgs, output: Output) -> anyhow::Result<()> {
     let site = Site::open(args).await?;
     let uses = site.store.key_uses().await.context("the data keys cannot be read")?;
-    let keys = keys(&site.keyring, &uses);
+    let mut keys = keys(&site.keyring, &uses);
+    let found = unopened(&site.store, &site.keyring).await;
     site.close().await;
+    let (names, left_out) = count_unopened(&mut keys, &found?);
     let mut listing = Listing::new(output);
     for key in &keys {
         listing.push(key)?;
@@ -51,6 +62,13 @@ pub(super) async fn run(args: &ConfigArgs, output: Output) -> anyhow::Result<()>
         print::note(
             "Some data keys need keys that this keyring does not have: `portero serve` refuses to start with it.",
         );
+    }
+    if !names.is_empty() {
+        let others = if left_out > 0 { format!(" and {left_out} more") } else { String::new() };
+        print::note(&format!(
+            "Data keys of these tenants cannot be opened, though their key is here; restore their rows of tenant_keys: {}{others}",
+            names.join(", ")
+        ));
     }
     if of("kept") + of("unprotected") > 0 {
         print::note("`portero keyring rewrap` wraps all data keys under the active key.");
@@ -68,8 +86,38 @@ fn keys(keyring: &Keyring, uses: &[KeyUse]) -> Vec<Key> {
         _ => "missing",
     };
     all.into_iter()
-        .map(|(key, (data_keys, tenants))| Key { state: state(&key), key, data_keys, tenants })
+        .map(|(key, (data_keys, tenants))| Key { state: state(&key), key, data_keys, tenants, unopened: 0 })
         .collect()
+}
+
+/// The data keys that a key of this keyring should open and does not: whose, and which key. Reads all of them, a page at a time.
+async fn unopened(store: &DynStore, keyring: &Keyring) -> anyhow::Result<Vec<(TenantId, String)>> {
+    let mut found = Vec::new();
+    let mut after = None;
+    loop {
+        // No key has an empty name: these are all.
+        let page = store.keys_not_under("", after, PAGE).await.context("the data keys cannot be read")?;
+        let Some(last) = page.last().map(|row| (row.tenant_no, row.key.version)) else { return Ok(found) };
+        after = Some(last);
+        let is_damaged = |row: &TenantKey| match keyring.unwrap(&row.key, &row.tenant) {
+            // Shown as the key's state.
+            Ok(_) | Err(OpenError::UnknownKey { .. } | OpenError::Unprotected) => false,
+            Err(_) => true,
+        };
+        found.extend(page.into_iter().filter(is_damaged).map(|row| (row.tenant, row.key.key_id.clone())));
+    }
+}
+
+/// Counts them by key; the tenants to name, and how many more there are.
+fn count_unopened(keys: &mut [Key], found: &[(TenantId, String)]) -> (Vec<String>, usize) {
+    for (_, id) in found {
+        for key in keys.iter_mut().filter(|key| &key.key == id) {
+            key.unopened += 1;
+        }
+    }
+    let tenants: BTreeSet<_> = found.iter().map(|(tenant, _)| tenant.to_string()).collect();
+    let left_out = tenants.len().saturating_sub(NAMED_MAX);
+    (tenants.into_iter().take(NAMED_MAX).collect(), left_out)
 }
 
 impl Site {
@@ -152,5 +200,16 @@ mod tests {
                 ("v2", "active", 0, 0)
             ]
         );
+    }
+
+    #[test]
+    fn what_a_key_should_open_and_does_not_is_counted_and_its_tenants_are_named_once() {
+        let ring = Keyring::generate(KeyId::new("v1").expect("valid"), [1; 32]).expect("made");
+        let mut shown = keys(&ring, &[KeyUse { key_id: "v1".to_owned(), data_keys: 60, tenants: 30 }]);
+        let tenant = |n: usize| TenantId::new(format!("t{:02}", n / 2)).expect("valid");
+        let found: Vec<_> = (0..50).map(|n| (tenant(n), "v1".to_owned())).collect();
+        let (named, left_out) = count_unopened(&mut shown, &found);
+        assert_eq!((shown[0].unopened, named.len(), left_out), (50, NAMED_MAX, 5));
+        assert_eq!(named[..2], ["t00", "t01"]);
     }
 }
