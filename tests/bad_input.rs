@@ -27,7 +27,7 @@ fn with_signature(signed: &Signed, value: &str) -> Signed {
 /// Whoever knows a URL must not fill the log's disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_forged_requests_is_told_by_a_few_lines_and_counted_whole() {
-    const FORGED: usize = 150;
+    const FORGED: usize = 80;
     let site = Site::new(Kind::Sqlite);
     let mut gateway = Gateway::new(&site).set("TELEMETRY__LOG_LEVEL", "info");
     gateway.launch().await;

@@ -176,7 +176,7 @@ async fn what_was_changed_during_an_outage_holds_as_soon_as_it_is_over() {
     proxy.cut();
     let mut admin = direct.admin().await;
     let name = setup.stripe.name.clone();
-    admin.delete_source(v1::DeleteSourceRequest { name }).await.expect("deleted");
+    admin.delete_source(v1::DeleteSourceRequest { name, ..Default::default() }).await.expect("deleted");
     eventually("nothing is known any more", PATIENCE, async || {
         (probe(&gateways[0], &setup.stripe.path).await.status == 503).then_some(())
     })

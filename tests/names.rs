@@ -57,7 +57,11 @@ async fn tokens_for_an_erased_tenant_are_nothing_to_the_next_one_of_its_name_at_
         get_acme(&other, token).await.expect("its own tenant");
     }
 
-    let erase = v1::EraseTenantRequest { name: "tenants/acme".to_owned(), confirm: "acme".to_owned() };
+    let erase = v1::EraseTenantRequest {
+        name: "tenants/acme".to_owned(),
+        confirm: "acme".to_owned(),
+        ..Default::default()
+    };
     setup.admin.erase_tenant(erase).await.expect("erased");
     let create = v1::CreateTenantRequest { tenant_id: "acme".to_owned(), tenant: None };
     setup.admin.create_tenant(create).await.expect("created for somebody else");

@@ -282,7 +282,7 @@ async fn a_gateway_that_has_not_heard_of_a_sources_deletion_accepts_nothing_for_
         bench.gateways[1].signal("STOP");
         let waiting = ids("waiting");
         let requests = Waiting::at(&bench.gateways[1], &provider, &secret, &waiting).await;
-        let request = v1::DeleteSourceRequest { name: source.name.clone() };
+        let request = v1::DeleteSourceRequest { name: source.name.clone(), ..Default::default() };
         bench.setup.admin.delete_source(request).await.expect("deleted");
         bench.gateways[1].signal("CONT");
         let answers = requests.answers().await;

@@ -210,6 +210,7 @@ async fn an_erased_tenants_urls_are_unknown_and_its_events_are_over_and_counted(
     let erase = |confirm: &str| v1::EraseTenantRequest {
         name: "tenants/acme".to_owned(),
         confirm: confirm.to_owned(),
+        reason: "their contract ended".to_owned(),
     };
     let refused = setup.admin.erase_tenant(erase("globex")).await.expect_err("not confirmed");
     assert_eq!(refused.code(), Code::InvalidArgument);

@@ -52,7 +52,7 @@ async fn no_token_opens_or_closes_an_http_route() {
     let gateway = Gateway::start(&site).await;
     let mut setup = Setup::new(&gateway).await;
     let doomed = crate::harness::Source::preset(&mut setup.admin, &gateway, "acme", "github").await;
-    let request = portero_client::v1::DeleteSourceRequest { name: doomed.name.clone() };
+    let request = portero_client::v1::DeleteSourceRequest { name: doomed.name.clone(), ..Default::default() };
     setup.admin.delete_source(request).await.expect("deleted");
     let nowhere = Place::nowhere();
     let mut tokens = vec![String::new(), "garbage".to_owned()];

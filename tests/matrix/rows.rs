@@ -99,7 +99,7 @@ fn tenants() -> Vec<Row> {
         )
         .undone(|_| {
             let name = format!("tenants/{MADE}");
-            vec![("AdminService/DeleteTenant", bytes(v1::DeleteTenantRequest { name }))]
+            vec![("AdminService/DeleteTenant", bytes(v1::DeleteTenantRequest { name, ..Default::default() }))]
         }),
         row(
             "AdminService/GetTenant",
@@ -123,13 +123,13 @@ fn tenants() -> Vec<Row> {
         row(
             "AdminService/DeleteTenant",
             |p| Action::DeleteTenant(&p.tenant),
-            |p| bytes(v1::DeleteTenantRequest { name: tenant(p) }),
+            |p| bytes(v1::DeleteTenantRequest { name: tenant(p), ..Default::default() }),
         ),
         // Not confirmed.
         row(
             "AdminService/EraseTenant",
             |p| Action::EraseTenant(&p.tenant),
-            |p| bytes(v1::EraseTenantRequest { name: tenant(p), confirm: String::new() }),
+            |p| bytes(v1::EraseTenantRequest { name: tenant(p), ..Default::default() }),
         ),
         row(
             "AdminService/ListPresets",
@@ -157,7 +157,7 @@ fn sources() -> Vec<Row> {
         )
         .undone(|p| {
             let name = format!("{}/sources/{MADE}", tenant(p));
-            vec![("AdminService/DeleteSource", bytes(v1::DeleteSourceRequest { name }))]
+            vec![("AdminService/DeleteSource", bytes(v1::DeleteSourceRequest { name, ..Default::default() }))]
         }),
         row(
             "AdminService/GetSource",
@@ -181,7 +181,7 @@ fn sources() -> Vec<Row> {
         row(
             "AdminService/DeleteSource",
             |p| Action::DeleteSource(&p.tenant),
-            |p| bytes(v1::DeleteSourceRequest { name: source(p) }),
+            |p| bytes(v1::DeleteSourceRequest { name: source(p), ..Default::default() }),
         ),
     ]
 }
@@ -249,7 +249,7 @@ fn secrets() -> Vec<Row> {
         row(
             "AdminService/DeleteSecret",
             |p| Action::DeleteSecret(&p.tenant),
-            |p| bytes(v1::DeleteSecretRequest { name: secret(p, &p.secret) }),
+            |p| bytes(v1::DeleteSecretRequest { name: secret(p, &p.secret), ..Default::default() }),
         ),
     ]
 }

@@ -163,10 +163,10 @@ impl Snapshot {
             let was_unopened = known.unwrap_or(self).unopened.contains(&no);
             if !held.is_complete() {
                 self.unopened.insert(no);
-            } else if self.unopened.remove(&no) || was_unopened {
-                if let Some(row) = rows.first() {
-                    tracing::info!(tenant.id = %row.tenant, "all data keys of a tenant can be opened again");
-                }
+            } else if (self.unopened.remove(&no) || was_unopened)
+                && let Some(row) = rows.first()
+            {
+                tracing::info!(tenant.id = %row.tenant, "all data keys of a tenant can be opened again");
             }
             self.keys.insert(no, held);
         }

@@ -56,11 +56,13 @@ impl DevFile {
         let file = match fs::File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => anyhow::bail!("{place} cannot be read: {}", error.kind()),
+            Err(error) => anyhow::bail!("{place} cannot be read: {}", crate::file_error::words(&error)),
         };
         let mut text = Vec::new();
         let read = file.take(FILE_BYTES_MAX).read_to_end(&mut text);
-        read.map_err(|error| anyhow::anyhow!("{place} cannot be read: {}", error.kind()))?;
+        read.map_err(|error| {
+            anyhow::anyhow!("{place} cannot be read: {}", crate::file_error::words(&error))
+        })?;
         serde_json::from_slice(&text).map(Some).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             anyhow::anyhow!(

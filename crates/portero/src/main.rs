@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod dev_file;
 mod entropy;
+mod file_error;
 mod gateway;
 mod local_issuer;
 mod print;

@@ -36,7 +36,10 @@ fn grants_tenant(place: &Place) -> Option<&TenantId> {
 pub(super) fn subscriptions() -> Vec<Row> {
     fn forget(_: &Place) -> Vec<(&'static str, Bytes)> {
         let name = format!("subscriptions/{MADE}");
-        vec![("AdminService/DeleteSubscription", bytes(v1::DeleteSubscriptionRequest { name }))]
+        vec![(
+            "AdminService/DeleteSubscription",
+            bytes(v1::DeleteSubscriptionRequest { name, ..Default::default() }),
+        )]
     }
     vec![
         row(
@@ -87,7 +90,7 @@ pub(super) fn subscriptions() -> Vec<Row> {
         row(
             "AdminService/DeleteSubscription",
             |p| Action::DeleteSubscription(of(p, &p.doomed)),
-            |p| bytes(v1::DeleteSubscriptionRequest { name: name(&p.doomed) }),
+            |p| bytes(v1::DeleteSubscriptionRequest { name: name(&p.doomed), ..Default::default() }),
         )
         .undone(|p| vec![("AdminService/CreateSubscription", bytes(p.subscription_request(&p.doomed)))]),
         row(

@@ -22,7 +22,7 @@ impl Admin {
         if message.confirm != id.as_str() {
             return Err(invalid("confirm", "must be the tenant's id: what is erased is gone for good"));
         }
-        let change = self.change(&caller, &metadata);
+        let change = self.change_because(&caller, &metadata, &message.reason)?;
         self.store.erase_tenant(&id, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         tracing::warn!(tenant.id = %id, subject = %caller.subject, "a tenant was erased: its data keys are destroyed");

@@ -221,7 +221,7 @@ impl Admin {
         let (metadata, message) = split(request);
         let (tenant, source, id) = name::secret(&message.name, "name")?;
         let caller = self.check(&metadata, Action::DeleteSecret(&tenant)).await?;
-        let change = self.change(&caller, &metadata);
+        let change = self.change_because(&caller, &metadata, &message.reason)?;
         self.store.delete_secret(&tenant, &source, &id, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(v1::DeleteSecretResponse {}))

@@ -145,7 +145,7 @@ impl Admin {
         let (tenant, id) = name::source(&message.name, "name")?;
         let caller = self.check(&metadata, Action::DeleteSource(&tenant)).await?;
         self.require_unnamed(&tenant, &id).await?;
-        let change = self.change(&caller, &metadata);
+        let change = self.change_because(&caller, &metadata, &message.reason)?;
         self.store.delete_source(&tenant, &id, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(v1::DeleteSourceResponse {}))

@@ -111,7 +111,7 @@ impl Admin {
         let (metadata, message) = split(request);
         let id = name::subscription(&message.name, "name")?;
         let (caller, found) = self.permitted(&metadata, &id, |it| Action::DeleteSubscription(it)).await?;
-        let change = self.change(&caller, &metadata).of(found.tenant);
+        let change = self.change_because(&caller, &metadata, &message.reason)?.of(found.tenant);
         self.store.delete_subscription(&id, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(v1::DeleteSubscriptionResponse {}))

@@ -87,7 +87,7 @@ impl Admin {
         let (metadata, message) = split(request);
         let id = name::tenant(&message.name, "name")?;
         let caller = self.check(&metadata, Action::DeleteTenant(&id)).await?;
-        let change = self.change(&caller, &metadata);
+        let change = self.change_because(&caller, &metadata, &message.reason)?;
         self.store.delete_tenant(&id, &change).await.map_err(|error| from_store(&error))?;
         self.changed().await;
         Ok(Response::new(v1::DeleteTenantResponse {}))

@@ -75,6 +75,8 @@ Examples:
         /// Its id.
         tenant: String,
         #[command(flatten)]
+        reason: Reason,
+        #[command(flatten)]
         common: Common,
     },
     /// Destroy a tenant's data keys, and with them all secrets and events that it has stored. Nothing brings them back.
@@ -90,6 +92,8 @@ tenant of this name is left, those that were deleted before are erased.")]
         /// Its id once more.
         #[arg(long, value_name = "TENANT")]
         confirm: String,
+        #[command(flatten)]
+        reason: Reason,
         #[command(flatten)]
         common: Common,
     },
@@ -216,6 +220,8 @@ Examples:
         /// The source's id.
         source: String,
         #[command(flatten)]
+        reason: Reason,
+        #[command(flatten)]
         common: Common,
     },
 }
@@ -310,6 +316,8 @@ Examples:
     Delete {
         /// Its id.
         subscription: String,
+        #[command(flatten)]
+        reason: Reason,
         #[command(flatten)]
         common: Common,
     },

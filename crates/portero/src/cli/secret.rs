@@ -176,6 +176,8 @@ not; what these try to accept is refused by the database all the same.")]
         #[command(flatten)]
         secret: SecretName,
         #[command(flatten)]
+        reason: Reason,
+        #[command(flatten)]
         common: Common,
     },
 }

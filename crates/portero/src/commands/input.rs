@@ -17,8 +17,9 @@ const SECRETS_BYTES_MAX: usize = 16 * SECRET_BYTES_MAX;
 pub(crate) fn bytes(path: &Path, max: usize, what: &str) -> Result<Vec<u8>, Failure> {
     let is_stdin = path.as_os_str() == "-";
     let place = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
-    let unreadable =
-        |error: io::Error| Failure::usage(format!("{what} cannot be read from {place}: {}", error.kind()));
+    let unreadable = |error: io::Error| {
+        Failure::usage(format!("{what} cannot be read from {place}: {}", crate::file_error::words(&error)))
+    };
     let mut content = Vec::new();
     let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     if is_stdin {

@@ -44,6 +44,19 @@ pub(crate) fn deleted(output: Output, name: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Says that what a tenant had is gone for good.
+pub(crate) fn erased(output: Output, name: &str) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Erased<'a> {
+        name: &'a str,
+        erased: bool,
+    }
+    match output {
+        Output::Json => print::json(&Erased { name, erased: true }),
+        Output::Text => print::line(&format!("erased {name}: its data keys are destroyed")),
+    }
+}
+
 /// A list that is shown as its pages come: JSON at once, a table at the end, when its widths are known.
 pub(crate) struct Listing<R> {
     output: Output,

@@ -24,7 +24,7 @@ impl Sources {
     #[expect(clippy::disallowed_methods, reason = "this is the configuration loader")]
     pub(crate) fn from_process(file: Option<&Path>) -> Self {
         let file = file.map(|path| {
-            let text = std::fs::read_to_string(path).map_err(|error| error.kind().to_string());
+            let text = std::fs::read_to_string(path).map_err(|error| crate::file_error::words(&error));
             (path.to_owned(), text)
         });
         let mut sources = Self { file, ..Self::default() };

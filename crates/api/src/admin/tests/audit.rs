@@ -56,6 +56,35 @@ async fn a_change_names_its_caller_and_its_request() {
 }
 
 #[tokio::test]
+async fn what_is_deleted_keeps_the_reason_for_it() {
+    let service = Service::start().await;
+    service.create("pay", preset("stripe")).await.expect("created");
+    service.add_secret("pay", "first", super::SECRET).await;
+    let why = |what: &str| format!("{what} is not needed");
+    let (admin, platform) = (&service.admin, Grant::platform_admin());
+    let name_of = |what: &str| name("pay") + what;
+    let revoke = v1::RevokeSecretRequest { name: name_of("/secrets/first"), ..Default::default() };
+    admin.do_revoke_secret(service.acme(revoke)).await.expect("revoked");
+    let secret = v1::DeleteSecretRequest { name: name_of("/secrets/first"), reason: why("the secret") };
+    admin.do_delete_secret(service.acme(secret)).await.expect("deleted");
+    let source = v1::DeleteSourceRequest { name: name_of(""), reason: why("the source") };
+    admin.do_delete_source(service.acme(source)).await.expect("deleted");
+    let tenant = v1::DeleteTenantRequest { name: "tenants/acme".to_owned(), reason: why("the tenant") };
+    admin.do_delete_tenant(service.by(&platform, tenant)).await.expect("deleted");
+    let erased = v1::EraseTenantRequest {
+        name: "tenants/acme".to_owned(),
+        confirm: "acme".to_owned(),
+        reason: why("what it left"),
+    };
+    admin.do_erase_tenant(service.by(&platform, erased)).await.expect("erased");
+    let request = service.by(&platform, v1::ListAuditEntriesRequest::default());
+    let listed = admin.do_list_audit_entries(request).await.expect("listed").into_inner();
+    let reasons: Vec<_> = listed.audit_entries.iter().filter_map(|entry| entry.reason.as_deref()).collect();
+    let given = ["the secret", "the source", "the tenant", "what it left"].map(why);
+    assert_eq!(reasons, given);
+}
+
+#[tokio::test]
 async fn a_reason_is_kept_and_one_of_several_lines_is_refused() {
     let service = Service::start().await;
     service.create("pay", preset("stripe")).await.expect("created");
@@ -118,7 +147,7 @@ async fn who_sees_one_tenant_sees_its_entries_only() {
 async fn a_tenants_people_see_nothing_of_an_earlier_one_of_its_name() {
     let service = Service::start().await;
     let platform = Grant::platform_admin();
-    let gone = v1::DeleteTenantRequest { name: "tenants/globex".to_owned() };
+    let gone = v1::DeleteTenantRequest { name: "tenants/globex".to_owned(), ..Default::default() };
     service.admin.do_delete_tenant(service.by(&platform, gone)).await.expect("deleted");
     // Tokens of that moment are nothing to the next tenant of the name.
     service.clock.advance(Duration::from_secs(1));

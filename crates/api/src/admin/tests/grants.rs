@@ -147,7 +147,8 @@ async fn others_subscriptions_and_grants_look_as_if_they_were_not_there() {
         service.admin.do_create_subscription(service.by(&platform, message)).await.expect("made");
         let others = create(&service, &acme, "g", wanted.clone()).await.expect_err("not acme's");
         assert_eq!(told(&others), told(&missing));
-        let message = v1::DeleteSubscriptionRequest { name: "subscriptions/billing".to_owned() };
+        let message =
+            v1::DeleteSubscriptionRequest { name: "subscriptions/billing".to_owned(), ..Default::default() };
         service.admin.do_delete_subscription(service.by(&platform, message)).await.expect("deleted");
     }
     create(&service, &platform, "g", within(to("a", v1::Role::Viewer), "globex")).await.expect("made");
@@ -222,7 +223,8 @@ async fn a_subscription_of_the_same_name_gives_nobody_an_old_grant_back() {
     subscriptions::create(&service, of_acme()).await.expect("made");
     let grant = of(within(to("a", v1::Role::Consumer), "acme"), &["billing"]);
     create(&service, &platform, "g", grant).await.expect("made");
-    let message = v1::DeleteSubscriptionRequest { name: "subscriptions/billing".to_owned() };
+    let message =
+        v1::DeleteSubscriptionRequest { name: "subscriptions/billing".to_owned(), ..Default::default() };
     service.admin.do_delete_subscription(service.acme(message)).await.expect("deleted");
     subscriptions::create(&service, of_acme()).await.expect("made again");
     assert_eq!(code(get(&service, &platform, "g").await), Code::NotFound);

@@ -29,7 +29,11 @@ async fn create_tenant(service: &Service, tenant: &str) {
 /// Erases a tenant a few seconds later.
 async fn erase_later(service: &Service, tenant: &str) {
     service.clock.advance(Duration::from_secs(5));
-    let message = v1::EraseTenantRequest { name: format!("tenants/{tenant}"), confirm: tenant.to_owned() };
+    let message = v1::EraseTenantRequest {
+        name: format!("tenants/{tenant}"),
+        confirm: tenant.to_owned(),
+        ..Default::default()
+    };
     let request = now_by(service, &Grant::platform_admin())(message);
     service.admin.do_erase_tenant(request).await.expect("erased");
 }

@@ -262,7 +262,7 @@ async fn the_ninth_secret_is_refused_with_what_to_do() {
 async fn only_a_secret_that_does_not_verify_is_deleted() {
     let service = service().await;
     let delete = async || {
-        let request = service.acme(v1::DeleteSecretRequest { name: full("old") });
+        let request = service.acme(v1::DeleteSecretRequest { name: full("old"), ..Default::default() });
         service.admin.do_delete_secret(request).await
     };
     let refused = delete().await.expect_err("it verifies");

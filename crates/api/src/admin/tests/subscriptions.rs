@@ -50,7 +50,7 @@ async fn a_subscription_says_what_becomes_of_an_entity_with_a_dead_letter() {
     let created = create(&service, of_acme()).await.expect("created");
     assert_eq!(created.dead_letter_policy(), DeadLetterPolicy::Continue, "the default");
     assert_eq!(created.expired_count, 0);
-    let message = v1::DeleteSubscriptionRequest { name: NAME.to_owned() };
+    let message = v1::DeleteSubscriptionRequest { name: NAME.to_owned(), ..Default::default() };
     service.admin.do_delete_subscription(service.acme(message)).await.expect("deleted");
     let park = v1::Subscription { dead_letter_policy: DeadLetterPolicy::ParkEntity.into(), ..of_acme() };
     let created = create(&service, park).await.expect("created");

@@ -113,8 +113,7 @@ fn create(path: &Path) -> Result<BufWriter<std::fs::File>, Failure> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options
-        .open(path)
-        .map(BufWriter::new)
-        .map_err(|error| Failure::usage(format!("{} cannot be made: {}", path.display(), error.kind())))
+    options.open(path).map(BufWriter::new).map_err(|error| {
+        Failure::usage(format!("{} cannot be made: {}", path.display(), crate::file_error::words(&error)))
+    })
 }

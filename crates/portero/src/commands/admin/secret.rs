@@ -87,7 +87,9 @@ pub(crate) async fn run(command: SecretCommand) -> anyhow::Result<()> {
             .await
         }
         SecretCommand::Reveal { secret, common } => reveal(full_name(&secret), &common).await,
-        SecretCommand::Delete { secret, common } => delete(full_name(&secret), &common).await,
+        SecretCommand::Delete { secret, reason, common } => {
+            delete(full_name(&secret), reason.reason, &common).await
+        }
     }
 }
 
@@ -104,9 +106,9 @@ async fn reveal(name: String, common: &Common) -> anyhow::Result<()> {
     once(common.output.output, revealed)
 }
 
-async fn delete(name: String, common: &Common) -> anyhow::Result<()> {
+async fn delete(name: String, reason: String, common: &Common) -> anyhow::Result<()> {
     let api = AdminApi::open(&common.connect).await?;
-    let request = v1::DeleteSecretRequest { name: name.clone() };
+    let request = v1::DeleteSecretRequest { name: name.clone(), reason };
     api.ask(api.calls().delete_secret(request)).await.map_err(|error| error.about(&name))?;
     present::deleted(common.output.output, &name)
 }

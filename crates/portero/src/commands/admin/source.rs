@@ -87,10 +87,11 @@ pub(crate) async fn run(command: SourceCommand) -> anyhow::Result<()> {
             })
             .await
         }
-        SourceCommand::Delete { tenant, source, common } => {
+        SourceCommand::Delete { tenant, source, reason, common } => {
             let api = AdminApi::open(&common.connect).await?;
             let name = name::source(&tenant, &source);
-            api.ask(api.calls().delete_source(v1::DeleteSourceRequest { name: name.clone() })).await?;
+            let request = v1::DeleteSourceRequest { name: name.clone(), reason: reason.reason };
+            api.ask(api.calls().delete_source(request)).await?;
             present::deleted(common.output.output, &name)
         }
     }

@@ -85,11 +85,11 @@ pub(crate) async fn run(command: SubscriptionCommand) -> anyhow::Result<()> {
             })
             .await
         }
-        SubscriptionCommand::Delete { subscription, common } => {
+        SubscriptionCommand::Delete { subscription, reason, common } => {
             let api = AdminApi::open(&common.connect).await?;
             let name = name::subscription(&subscription);
-            api.ask(api.calls().delete_subscription(v1::DeleteSubscriptionRequest { name: name.clone() }))
-                .await?;
+            let request = v1::DeleteSubscriptionRequest { name: name.clone(), reason: reason.reason };
+            api.ask(api.calls().delete_subscription(request)).await?;
             present::deleted(common.output.output, &name)
         }
         SubscriptionCommand::DeadLetters { subscription, common } => {

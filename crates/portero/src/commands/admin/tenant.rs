@@ -54,22 +54,22 @@ pub(crate) async fn run(command: TenantCommand) -> anyhow::Result<()> {
             let updated = update(&api, name::tenant(&tenant), display_name, limits, default_limits).await?;
             present::one(common.output.output, &Tenant::from(updated))
         }
-        TenantCommand::Delete { tenant, common } => {
+        TenantCommand::Delete { tenant, reason, common } => {
             let api = AdminApi::open(&common.connect).await?;
             let name = name::tenant(&tenant);
-            let request = v1::DeleteTenantRequest { name: name.clone() };
+            let request = v1::DeleteTenantRequest { name: name.clone(), reason: reason.reason };
             api.ask(api.calls().delete_tenant(request)).await.map_err(|error| error.about(&name))?;
             present::deleted(common.output.output, &name)
         }
-        TenantCommand::Erase { tenant, confirm, common } => {
+        TenantCommand::Erase { tenant, confirm, reason, common } => {
             if confirm != tenant {
                 return Err(Failure::usage("--confirm must repeat the tenant's id").into());
             }
             let api = AdminApi::open(&common.connect).await?;
             let name = name::tenant(&tenant);
-            let request = v1::EraseTenantRequest { name: name.clone(), confirm };
+            let request = v1::EraseTenantRequest { name: name.clone(), confirm, reason: reason.reason };
             api.ask(api.calls().erase_tenant(request)).await.map_err(|error| error.about(&name))?;
-            present::deleted(common.output.output, &name)
+            present::erased(common.output.output, &name)
         }
     }
 }

@@ -42,8 +42,9 @@ pub(super) fn file(path: &Path, expected: Expected, output: Output) -> anyhow::R
     let outcome = if path.as_os_str() == "-" {
         lines(io::stdin().lock(), expected, "standard input")
     } else {
-        let unreadable =
-            |error: io::Error| Failure::usage(format!("{place} cannot be read: {}", error.kind()));
+        let unreadable = |error: io::Error| {
+            Failure::usage(format!("{place} cannot be read: {}", crate::file_error::words(&error)))
+        };
         lines(BufReader::new(File::open(path).map_err(unreadable)?), expected, &place)
     };
     tell(outcome, output)
@@ -140,8 +141,9 @@ fn lines(mut input: impl BufRead, expected: Expected, place: &str) -> Result<(u6
     for number in 1.. {
         line.clear();
         let read = input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
-        let unreadable =
-            |error: io::Error| Failure::usage(format!("{place} cannot be read: {}", error.kind()));
+        let unreadable = |error: io::Error| {
+            Failure::usage(format!("{place} cannot be read: {}", crate::file_error::words(&error)))
+        };
         if read.map_err(unreadable)? == 0 {
             break;
         }

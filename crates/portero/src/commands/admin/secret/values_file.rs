@@ -37,7 +37,10 @@ impl ValuesFile {
     pub(super) fn open(path: &Path, secret_id: &str) -> Result<Self, Failure> {
         let place = path.display().to_string();
         let failed = |error: std::io::Error| {
-            Failure::usage(format!("the values cannot be kept in {place}: {}", error.kind()))
+            Failure::usage(format!(
+                "the values cannot be kept in {place}: {}",
+                crate::file_error::words(&error)
+            ))
         };
         let mut file =
             OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path).map_err(failed)?;
