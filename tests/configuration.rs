@@ -108,6 +108,21 @@ async fn two_edges_of_one_name_are_both_listed_and_both_waited_for() {
     one.kill();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_a_process_that_failed_at_its_start() {
+    let site = Site::new(Kind::Postgres);
+    let mut gateway = Gateway::new(&site).set("INSTANCE_ID", "a");
+    gateway.launch().await;
+    // All else of it starts.
+    let other = Gateway::new(&site).set("INSTANCE_ID", "b").set("GRPC__LISTEN", gateway.grpc_address());
+    let failed = other.command().arg("serve").output().expect("it runs");
+    assert!(!failed.status.success());
+    let said =
+        String::from_utf8_lossy(&failed.stdout).into_owned() + &String::from_utf8_lossy(&failed.stderr);
+    assert!(said.contains(&gateway.grpc_address()), "{said}");
+    assert_eq!(names(&gateway).await, ["a"]);
+}
+
 /// Two gateways that reach their Postgres through one proxy, and one that reaches it directly.
 async fn two_behind_a_proxy() -> (Arc<Site>, Proxy, [Gateway; 2], Gateway) {
     let site = Site::new(Kind::Postgres);

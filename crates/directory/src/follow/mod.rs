@@ -118,8 +118,17 @@ impl Directory {
         let told =
             within(&config, reporter.report(store.as_ref(), Revision::default(), keyring.active_mark()))
                 .await?;
-        let stored = patiently(&config, store.snapshot()).await?;
-        let snapshot = build(ConfigChanges::Full(stored), Arc::clone(&keyring), None).await?;
+        let reading = async {
+            let stored = patiently(&config, store.snapshot()).await?;
+            build(ConfigChanges::Full(stored), Arc::clone(&keyring), None).await
+        };
+        let snapshot = match reading.await {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                sign_off(&config, &reporter, store.as_ref()).await;
+                return Err(error);
+            }
+        };
         let (revision, _) = watch::channel(snapshot.revision());
         metrics::loaded("everything");
         metrics::applied(&snapshot);
@@ -276,6 +285,13 @@ impl Directory {
     }
 }
 
+/// From here on nobody waits for this process.
+async fn sign_off(config: &DirectoryConfig, reporter: &Reporter, store: &dyn ConfigStore) {
+    if let Err(error) = within(config, reporter.sign_off(store)).await {
+        tracing::debug!(%error, "this process could not sign off; others wait for it a while");
+    }
+}
+
 /// Keeps a directory fresh.
 #[derive(Debug)]
 pub struct Follower(Directory);
@@ -286,10 +302,7 @@ impl Follower {
     pub async fn run(self, shutdown: CancellationToken) {
         shutdown.run_until_cancelled(self.follow()).await;
         let Directory(shared) = &self.0;
-        let signing_off = shared.reporter.sign_off(shared.store.as_ref());
-        if let Err(error) = within(&shared.config, signing_off).await {
-            tracing::debug!(%error, "this process could not sign off; others wait for it a while");
-        }
+        sign_off(&shared.config, &shared.reporter, shared.store.as_ref()).await;
     }
 
     async fn follow(&self) {

@@ -76,6 +76,23 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts a gateway on a database whose schema fits.
     pub(crate) async fn start(config: Config, opened: Opened, clock: SystemClock) -> anyhow::Result<Self> {
+        let (tasks, close_rest) = (TaskTracker::new(), CancellationToken::new());
+        let started = Self::begin(config, opened, clock, (tasks.clone(), close_rest.clone())).await;
+        if started.is_err() {
+            // It may have said that it runs: it signs off, so that nobody waits for what never served.
+            close_rest.cancel();
+            tasks.close();
+            let _ = tokio::time::timeout(Duration::from_secs(5), tasks.wait()).await;
+        }
+        started
+    }
+
+    async fn begin(
+        config: Config,
+        opened: Opened,
+        clock: SystemClock,
+        (tasks, close_rest): (TaskTracker, CancellationToken),
+    ) -> anyhow::Result<Self> {
         let store = opened.store();
         require_current(&store).await?;
         let keyring = Arc::new(keyring(&config.keyring)?);
@@ -84,7 +101,6 @@ impl Gateway {
         let verifier = callers::verifier(&config.auth)?;
         let metrics = metrics()?;
         keyring::tell(&keyring);
-        let (tasks, close_rest) = (TaskTracker::new(), CancellationToken::new());
         let (directory, follower) =
             Directory::open(config_store(&opened), Arc::clone(&keyring), directory_settings(&config))
                 .await
@@ -108,8 +124,8 @@ impl Gateway {
             accept,
             tasks,
             tls_looks: Looks::new(),
-            close_edge: CancellationToken::new(),
-            close_grpc: CancellationToken::new(),
+            close_edge: close_rest.child_token(),
+            close_grpc: close_rest.child_token(),
             close_rest,
         };
         if gateway.config.has(Role::Admin) {

@@ -65,8 +65,9 @@ pub(crate) fn start(settings: &Telemetry, instance: &str) -> anyhow::Result<Guar
 /// fails, to whom it matters and what to do.
 fn filter(log_level: &str) -> anyhow::Result<Targets> {
     let filter: Targets = log_level.parse()?;
-    // A log line of the exporter about its own failure must not become a span to export.
-    let filter = filter.with_target("h2", tracing::Level::WARN).with_target("hyper", tracing::Level::WARN);
+    // A log line of the exporter about its own failure must not become a span to export, and a stranger who breaks the protocol
+    // must not write warnings into the log.
+    let filter = filter.with_target("h2", tracing::Level::ERROR).with_target("hyper", tracing::Level::ERROR);
     Ok(filter.with_target("sqlx", tracing::level_filters::LevelFilter::OFF))
 }
 
@@ -100,5 +101,12 @@ mod tests {
         let asked = filter("info,sqlx_core=warn").expect("directives");
         assert!(asked.would_enable("sqlx_core::pool::inner", &Level::ERROR));
         assert!(filter("info").expect("a level").would_enable("portero_store_postgres", &Level::INFO));
+    }
+
+    #[test]
+    fn strangers_who_break_the_protocol_write_no_warnings() {
+        let filter = filter("debug").expect("a level");
+        assert!(!filter.would_enable("h2::proto::streams::recv", &Level::WARN));
+        assert!(filter.would_enable("h2::proto::streams::recv", &Level::ERROR));
     }
 }
