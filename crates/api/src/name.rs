@@ -29,7 +29,9 @@ pub(crate) fn id<T: std::str::FromStr<Err = portero_types::InvalidId>>(
     field: &str,
 ) -> Result<T, Status> {
     text.parse().map_err(|error: portero_types::InvalidId| {
-        invalid(field, format!("{} must be {}", error.what, error.rule))
+        let is_the_id = field.ends_with("_id");
+        let whose = if is_the_id { String::new() } else { format!("must hold {}, which ", error.what) };
+        invalid(field, format!("{whose}must be {}", error.rule))
     })
 }
 
@@ -98,6 +100,14 @@ mod tests {
         ] {
             assert!(super::tenant(bad, "name").is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_wrong_id_says_the_rule_and_where_it_stands() {
+        let own = id::<SecretId>("T 9!", "secret_id").expect_err("no slug");
+        assert!(own.message().contains("secret_id must be 1 to 63 characters"), "{own}");
+        let within = tenant("tenants/Acme", "parent").expect_err("no slug");
+        assert!(within.message().contains("parent must hold a tenant id, which must be 1 to 63"), "{within}");
     }
 
     #[test]
