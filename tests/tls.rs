@@ -3,6 +3,7 @@
 mod behind;
 mod changing;
 mod distrusted;
+mod followed;
 mod judged;
 
 use std::path::Path;

@@ -27,6 +27,7 @@ use crate::queue::Queue;
 use crate::runner;
 use crate::subscription::{Settler, Subscription};
 use crate::tls::Connector;
+use crate::told::Told;
 
 /// The protocol's version.
 const PROTOCOL: u32 = 1;
@@ -107,7 +108,8 @@ impl Subscriber {
     ///
     /// # Errors
     /// [`Error::Config`]; or the gateway's refusal when trying again cannot help: an invalid argument, no such
-    /// subscription, no permission, or a token that was refused and cannot be renewed.
+    /// subscription, no permission, or a token that was refused and cannot be renewed. A client certificate that is refused is
+    /// no such end: its files are read again for each attempt. [`Observer::failing`](crate::Observer::failing) tells of it.
     pub async fn run<H, F>(self, handler: H) -> Result<(), Error>
     where
         H: Fn(Delivery) -> F + Send + Sync + 'static,
@@ -158,6 +160,7 @@ impl Subscriber {
             late: Late::default(),
             held: Held::default(),
             backoff: Backoff::default(),
+            told: Told::default(),
             stop: Stop::No,
             former: None,
         };

@@ -21,6 +21,7 @@ use crate::observer::{Disconnect, Observer};
 use crate::outcome::SettlementStatus;
 use crate::queue::Queue;
 use crate::session::Ended;
+use crate::told::Told;
 
 /// Commands that may wait between the application and the driver.
 pub(crate) const COMMANDS_MAX: usize = 1_024;
@@ -65,6 +66,7 @@ pub(crate) struct Driver {
     /// What has no outcome yet.
     pub(crate) held: Held,
     pub(crate) backoff: Backoff,
+    pub(crate) told: Told,
     pub(crate) stop: Stop,
     /// A stream that was left while work on its deliveries went on. It stays open until the next one has resumed that work,
     /// so that the gateway does not take the work back in between.
@@ -117,7 +119,7 @@ impl Driver {
                 Ended::Failed(error) => {
                     let wait = self.backoff.next(&mut self.rng);
                     self.observer.disconnected(&Disconnect::Failed(&error), Some(wait));
-                    tracing::debug!(subscription.id = %self.hello.subscription, error = %error, "stream lost");
+                    self.failing(&error);
                     wait
                 }
             };
@@ -126,6 +128,17 @@ impl Driver {
         self.finish_without_stream().await;
         self.leave_former().await;
         Ok(())
+    }
+
+    /// Tells why there is no stream, each reason once until there is one again.
+    fn failing(&mut self, error: &Error) {
+        let subscription = &self.hello.subscription;
+        if self.told.is_new(error) {
+            tracing::warn!(subscription.id = %subscription, %error, "there is no stream; trying again");
+            self.observer.failing(error);
+        } else {
+            tracing::debug!(subscription.id = %subscription, %error, "there is no stream; trying again");
+        }
     }
 
     /// Ends the stream that was left with unfinished work, in a way that is not held against that work.

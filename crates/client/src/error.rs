@@ -80,8 +80,10 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            // Files may be in the middle of being replaced: at the start they are refused, later they are read again.
             Self::Config { .. } => ErrorKind::Invalid,
+            // Files may be in the middle of being replaced: at the start they are refused, later they are read again. So a
+            // certificate that the gateway refuses is not refused for good as a fixed token is: the next connection shows
+            // what is in the files then.
             Self::TlsFile { .. } | Self::Tls(_) => ErrorKind::Unavailable,
             Self::Token(_) => ErrorKind::Unauthenticated,
             Self::Connect(_) | Self::Silent | Self::Closed => ErrorKind::Unavailable,
@@ -166,5 +168,7 @@ mod tests {
         {
             assert!(!fatal(code, false), "{code:?}");
         }
+        let refused = Error::Tls(TlsFailure::CertificateRefused);
+        assert!(!refused.is_fatal(false), "its file may hold another one at the next attempt");
     }
 }

@@ -51,6 +51,7 @@ mod session;
 mod subscription;
 mod tls;
 mod token;
+mod told;
 
 pub use auth::Authenticated;
 pub use client::{Admin, Client, Subscriber};

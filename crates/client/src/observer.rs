@@ -31,6 +31,10 @@ pub trait Observer: Send + Sync + 'static {
     fn idle(&self, _subscription_lanes: u32) {}
     /// A stream, or an attempt to open one, ended. `next_attempt_in` is `None` when there is none.
     fn disconnected(&self, _why: &Disconnect<'_>, _next_attempt_in: Option<Duration>) {}
+    /// The stream ended, or cannot be opened, for a reason that did not come before since a stream was last open; the
+    /// subscription tries again. Follows [`Self::disconnected`], which is called for each attempt: this one is for people, who want
+    /// to read each reason once.
+    fn failing(&self, _why: &Error) {}
     /// A delivery arrived.
     fn delivered(&self, _delivery: &Delivery) {}
     /// A handler is done with a delivery.

@@ -134,6 +134,7 @@ impl Driver {
     fn welcomed(&mut self, welcome: &v1::Welcome) {
         let resumed: HashSet<Bytes> = welcome.resumed_tokens.iter().cloned().collect();
         let (kept, stopped) = self.held.resume(&resumed);
+        self.told.begin_anew();
         self.observer.connected(&welcome.stream_id, welcome.generation, welcome.assigned_lanes);
         if welcome.assigned_lanes == 0 {
             self.observer.idle(welcome.subscription_lanes);

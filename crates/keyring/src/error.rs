@@ -1,5 +1,6 @@
 //! What can go wrong. Texts name files, key ids and what to do; never key material.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::{DATA_KEYS_MAX, InvalidKeyId, KEY_BYTES, KEYS_MAX, KeyId, UNPROTECTED};
@@ -70,6 +71,16 @@ pub enum Problem {
     TooManyKeys,
 }
 
+/// The file system's reason. The standard library's own words for what is missing speak of an "entity".
+fn words(kind: io::ErrorKind) -> String {
+    if kind == io::ErrorKind::NotFound { "there is no such file".to_owned() } else { kind.to_string() }
+}
+
+/// The same of a file that is made: what is missing is its folder.
+fn words_of_writing(kind: io::ErrorKind) -> String {
+    if kind == io::ErrorKind::NotFound { "there is no such folder".to_owned() } else { words(kind) }
+}
+
 /// Why a keyring could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -80,12 +91,12 @@ pub enum LoadError {
         path: PathBuf,
     },
     /// The file system refused.
-    #[error("the keyring at {path} cannot be read ({kind})")]
+    #[error("the keyring at {path} cannot be read ({})", words(*.kind))]
     Unreadable {
         /// The file or folder.
         path: PathBuf,
         /// The file system's reason.
-        kind: std::io::ErrorKind,
+        kind: io::ErrorKind,
     },
     /// Others may read or change it.
     #[error("{path} has mode {mode:04o}: others may read or change it; make it {wanted}")]
@@ -116,8 +127,8 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    pub(crate) fn of_io(path: &Path, error: &std::io::Error) -> Self {
-        if error.kind() == std::io::ErrorKind::NotFound {
+    pub(crate) fn of_io(path: &Path, error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::NotFound {
             Self::Missing { path: path.into() }
         } else {
             Self::Unreadable { path: path.into(), kind: error.kind() }
@@ -147,12 +158,12 @@ pub enum SaveError {
         path: PathBuf,
     },
     /// The file system refused.
-    #[error("the keyring at {path} cannot be written ({kind})")]
+    #[error("the keyring at {path} cannot be written ({})", words_of_writing(*.kind))]
     Unwritable {
         /// The file.
         path: PathBuf,
         /// The file system's reason.
-        kind: std::io::ErrorKind,
+        kind: io::ErrorKind,
     },
     /// The keyring that was to be changed could not be loaded.
     #[error(transparent)]

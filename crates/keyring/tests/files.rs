@@ -75,6 +75,15 @@ fn an_existing_keyring_is_never_overwritten_by_create() {
 }
 
 #[test]
+fn a_keyring_in_a_folder_that_is_not_there_says_so() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("missing").join("keyring.json");
+    let error = Keyring::generate(id("v1"), [1; 32]).unwrap().create(&path).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unwritable);
+    assert!(error.to_string().ends_with("cannot be written (there is no such folder)"), "{error}");
+}
+
+#[test]
 fn rotation_on_disk_keeps_old_versions_and_the_mode() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("keyring.json");

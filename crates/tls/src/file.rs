@@ -51,7 +51,7 @@ impl fmt::Display for File {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// Missing, no regular file, or not readable by this process.
-    #[error("{file} {} cannot be read: {kind}", path.display())]
+    #[error("{file} {} cannot be read: {}", path.display(), words(*.kind))]
     Unreadable {
         /// Which file.
         file: File,
@@ -136,6 +136,11 @@ impl LoadError {
             Self::TooOpen { .. } | Self::Mismatch { .. } | Self::OutOfTime { .. } => false,
         }
     }
+}
+
+/// Why it cannot be read. The standard library's own words for a missing file speak of an "entity".
+fn words(kind: io::ErrorKind) -> String {
+    if kind == io::ErrorKind::NotFound { "there is no such file".to_owned() } else { kind.to_string() }
 }
 
 const fn wanted(file: File) -> &'static str {

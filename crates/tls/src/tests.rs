@@ -275,7 +275,7 @@ fn what_is_wrong_with_a_file_is_said_by_name_and_never_by_content() {
     assert!(error.starts_with("client_ca_file"), "{error}");
     let error =
         load(&place, crate::TlsFiles { cert_file: "/nonexistent".into(), ..good }).expect_err("refused");
-    assert_eq!(error.to_string(), "cert_file /nonexistent cannot be read: entity not found");
+    assert_eq!(error.to_string(), "cert_file /nonexistent cannot be read: there is no such file");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The driver against a scripted gateway, on virtual time.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use futures::future::BoxFuture;
@@ -38,6 +39,8 @@ struct Line {
     can_renew: bool,
     /// Connection attempts that fail first.
     failures: Arc<Mutex<u32>>,
+    /// Why the attempts fail that come next, in turn.
+    refusals: Arc<Mutex<VecDeque<Error>>>,
 }
 
 impl Connect for Line {
@@ -46,6 +49,9 @@ impl Connect for Line {
         if *failures > 0 {
             *failures -= 1;
             return async { Err(tonic::Status::unavailable("away").into()) }.boxed();
+        }
+        if let Some(error) = self.refusals.lock().expect("not poisoned").pop_front() {
+            return async { Err(error) }.boxed();
         }
         let line = self.clone();
         async move { Ok(Box::new(line) as Box<dyn Link>) }.boxed()
@@ -153,7 +159,12 @@ fn results(items: &[v1::Settlement], status: v1::SettlementStatus) -> Vec<v1::Se
 
 fn start(can_renew: bool, failures: u32) -> (Subscription, Gateway) {
     let (arrivals, receiver) = mpsc::unbounded_channel();
-    let line = Line { arrivals, can_renew, failures: Arc::new(Mutex::new(failures)) };
+    let line =
+        Line { arrivals, can_renew, failures: Arc::new(Mutex::new(failures)), refusals: Arc::default() };
+    (start_on(line, Arc::new(Silent)), Gateway { arrivals: receiver })
+}
+
+fn start_on(line: Line, observer: Arc<dyn Observer>) -> Subscription {
     let (sender, commands) = mpsc::channel(COMMANDS_MAX);
     let queue = Queue::default();
     let settler = Settler { commands: sender.clone() };
@@ -161,7 +172,7 @@ fn start(can_renew: bool, failures: u32) -> (Subscription, Gateway) {
         connect: Arc::new(line),
         hello: v1::Hello { subscription: "subscriptions/billing".to_owned(), ..v1::Hello::default() },
         flow: v1::Flow::default(),
-        observer: Arc::new(Silent),
+        observer,
         queue: queue.clone(),
         commands,
         sender,
@@ -170,12 +181,12 @@ fn start(can_renew: bool, failures: u32) -> (Subscription, Gateway) {
         late: Late::default(),
         held: Held::default(),
         backoff: Backoff::default(),
+        told: Told::default(),
         stop: Stop::No,
         former: None,
     };
     let driver = Some(AbortOnDropHandle::new(tokio::spawn(driver.run())));
-    let subscription = Subscription { queue, settler, shutdown: CancellationToken::new(), driver };
-    (subscription, Gateway { arrivals: receiver })
+    Subscription { queue, settler, shutdown: CancellationToken::new(), driver }
 }
 
 async fn next(subscription: &mut Subscription) -> crate::Delivery {
@@ -412,4 +423,5 @@ async fn a_hold_reaches_the_gateway() {
     assert_eq!(hold.duration.map(|duration| duration.seconds), Some(3_600));
 }
 
+mod failing;
 mod resuming;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use portero_client::{Disconnect, Observer};
+use portero_client::{Disconnect, Error, Observer};
 
 use crate::commands::connection::of_client;
 use crate::commands::present::clean;
@@ -38,14 +38,14 @@ impl Observer for Notes {
         if next_attempt_in.is_none() {
             return;
         }
-        // Told once for each outage, not for each attempt.
-        if !self.is_broken.swap(true, Ordering::Relaxed) {
-            let why = match why {
-                Disconnect::Failed(error) => of_client(error, &self.origin).to_string(),
-                Disconnect::Drained => format!("the gateway at {} is going away", self.origin),
-                Disconnect::Closed | _ => return,
-            };
-            print::note(&format!("{why}; trying again"));
+        self.is_broken.store(true, Ordering::Relaxed);
+        if matches!(why, Disconnect::Drained) {
+            print::note(&format!("the gateway at {} is going away; trying again", self.origin));
         }
+    }
+
+    // Once for each reason, not for each attempt.
+    fn failing(&self, why: &Error) {
+        print::note(&format!("{}; trying again", of_client(why, &self.origin)));
     }
 }
