@@ -108,19 +108,42 @@ async fn two_edges_of_one_name_are_both_listed_and_both_waited_for() {
     one.kill();
 }
 
+/// As in a crash loop, or when somebody types the command once more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_waits_for_a_process_that_failed_at_its_start() {
+async fn a_process_that_fails_at_its_start_takes_nothing_from_one_that_serves_and_nobody_waits_for_it() {
     let site = Site::new(Kind::Postgres);
     let mut gateway = Gateway::new(&site).set("INSTANCE_ID", "a");
     gateway.launch().await;
-    // All else of it starts.
-    let other = Gateway::new(&site).set("INSTANCE_ID", "b").set("GRPC__LISTEN", gateway.grpc_address());
-    let failed = other.command().arg("serve").output().expect("it runs");
-    assert!(!failed.status.success());
-    let said =
-        String::from_utf8_lossy(&failed.stdout).into_owned() + &String::from_utf8_lossy(&failed.stderr);
-    assert!(said.contains(&gateway.grpc_address()), "{said}");
+    let taken = |setting, address: String| Gateway::new(&site).set("INSTANCE_ID", "a").set(setting, address);
+    let failing = [
+        (gateway.command(), "cannot listen on"),
+        (taken("EDGE__LISTEN", gateway.edge_address()).command(), "cannot listen on"),
+        (
+            taken("MANAGEMENT__LISTEN", gateway.management_url().replace("http://", "")).command(),
+            "cannot listen on",
+        ),
+        (
+            taken("EDGE__TLS__CERT_FILE", site.path("none"))
+                .set("EDGE__TLS__KEY_FILE", site.path("none"))
+                .command(),
+            "[edge.tls]",
+        ),
+        (
+            taken("INSTANCE_ID", "b".to_owned()).set("GRPC__LISTEN", gateway.grpc_address()).command(),
+            "cannot listen on",
+        ),
+    ];
+    let sessions = "SELECT session_id, fenced FROM replica_sessions";
+    let before = site.query(sessions);
+    for (mut command, words) in failing {
+        let failed = command.arg("serve").output().expect("it runs");
+        let said =
+            String::from_utf8_lossy(&failed.stdout).into_owned() + &String::from_utf8_lossy(&failed.stderr);
+        assert!(!failed.status.success() && said.contains(words), "{said}");
+    }
+    assert_eq!(site.query(sessions), before);
     assert_eq!(names(&gateway).await, ["a"]);
+    assert_eq!(is_ready(&gateway).await.0, 200);
 }
 
 /// Two gateways that reach their Postgres through one proxy, and one that reaches it directly.

@@ -1,6 +1,5 @@
 //! The edge and what runs beside it: fetching, and remembering refused requests.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -10,29 +9,25 @@ use portero_keyring::rejection_aad;
 use portero_outbound::{CacheConfig, CachedFetcher, Fetch, HttpConfig, HttpFetcher, InvalidConfig, Offline};
 use portero_prefilter::{Layered, Prefilter};
 use portero_store::{RejectionStore, Sealed, SecretUseStore};
-use portero_tls::Purpose;
 use portero_types::{Clock, RequestId};
 
+use super::doors::Door;
 use super::handshake_secrets::HandshakeSecrets;
-use super::{Gateway, Opened, bind, config_store};
-use crate::config::{Outbound, Role};
+use super::{Gateway, Opened, config_store};
+use crate::config::Outbound;
 use crate::{entropy, telemetry};
 
 impl Gateway {
-    /// Starts taking webhooks, if this process does; the address.
-    pub(super) async fn start_edge(
+    /// Starts taking webhooks.
+    pub(super) fn start_edge(
         &self,
+        door: Door,
         directory: &Directory,
         prefilter: Arc<Layered>,
-    ) -> anyhow::Result<Option<SocketAddr>> {
-        if !self.config.has(Role::Edge) {
-            return Ok(None);
-        }
-        let fetch = fetcher(&self.config.outbound)?;
+        fetch: Arc<dyn Fetch>,
+    ) {
         let secrets = HandshakeSecrets { store: config_store(&self.opened), directory: directory.clone() };
-        let tls = self.tls(Purpose::Edge, self.config.edge.tls.as_ref())?;
-        let listener = bind(self.config.edge.listen).await?;
-        let address = listener.local_addr()?;
+        self.follow_tls(door.tls.as_ref());
         let parts = Parts {
             directory: directory.clone(),
             accept: self.accept.clone(),
@@ -46,8 +41,7 @@ impl Gateway {
             trace_parent: Arc::new(telemetry::current_trace_parent),
         };
         let edge = Edge::new(self.edge_settings(), parts);
-        self.tasks.spawn(portero_ingress::serve(listener, tls, edge, self.close_edge.clone()));
-        Ok(Some(address))
+        self.tasks.spawn(portero_ingress::serve(door.listener, door.tls, edge, self.close_edge.clone()));
     }
 
     fn edge_settings(&self) -> EdgeConfig {
@@ -97,7 +91,7 @@ fn seal_capture() -> SealCapture {
 }
 
 /// What fetches certificates and keys of providers.
-fn fetcher(section: &Outbound) -> anyhow::Result<Arc<dyn Fetch>> {
+pub(super) fn fetcher(section: &Outbound) -> anyhow::Result<Arc<dyn Fetch>> {
     let settings = HttpConfig {
         proxy: section.proxy.clone(),
         ca_file: section.ca_file.clone(),

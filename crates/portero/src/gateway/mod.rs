@@ -2,6 +2,7 @@
 
 mod audit_head;
 mod callers;
+mod doors;
 mod edge;
 mod handshake_secrets;
 mod keyring;
@@ -25,9 +26,8 @@ use portero_ingress::accept::{AcceptConfig, AcceptHandle};
 use portero_keyring::Keyring;
 use portero_prefilter::{Layered, Local, LocalConfig, Redis, RedisConfig, RedisTls};
 use portero_store::DynStore;
-use portero_tls::{Looks, Purpose};
+use portero_tls::Looks;
 use portero_types::{Clock as _, ReplicaId, SessionId};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -35,6 +35,7 @@ use crate::clock::SystemClock;
 use crate::config::{Config, Role};
 use crate::entropy;
 use crate::telemetry;
+use doors::{Door, Doors};
 
 pub(crate) use keyring::{keyring, name_in, require_no_namesake};
 pub(crate) use management::Health;
@@ -101,20 +102,26 @@ impl Gateway {
         let verifier = callers::verifier(&config.auth)?;
         let metrics = metrics()?;
         keyring::tell(&keyring);
+        let prefilter = prefilter(&config, &clock)?;
+        let fetch = edge::fetcher(&config.outbound)?;
+        // The last that can fail for a reason of this process's own.
+        let doors = Doors::open(&config, &clock).await?;
         let (directory, follower) =
             Directory::open(config_store(&opened), Arc::clone(&keyring), directory_settings(&config))
                 .await
                 .context("the configuration cannot be loaded")?;
         tasks.spawn(follower.run(close_rest.clone()));
         let dispatcher = dispatcher(&config, &store, &directory, &clock).await?;
-        let prefilter = prefilter(&config, &clock)?;
         follow_prefilter(&tasks, &close_rest, Arc::clone(&prefilter), store.clone());
         let accept = accept(&opened, Arc::clone(&prefilter), &dispatcher, &config.limits).await?;
         let health = Health::new(directory.clone(), dispatcher.clone(), config.management.clock_skew_max);
         tasks.spawn(Arc::clone(&health).watch(store.clone(), close_rest.clone()));
-        let management = bind(config.management.listen).await?;
-        let mut addresses = Addresses { edge: None, grpc: None, management: management.local_addr()? };
-        let mut gateway = Self {
+        let addresses = Addresses {
+            edge: doors.edge.as_ref().map(|door| door.address),
+            grpc: doors.grpc.as_ref().map(|door| door.address),
+            management: doors.management.address,
+        };
+        let gateway = Self {
             addresses,
             config,
             clock,
@@ -136,12 +143,15 @@ impl Gateway {
             gateway.tasks.spawn(async move { stop.run_until_cancelled(watching).await });
         }
         gateway.look_on_hangup();
-        addresses.edge = gateway.start_edge(&directory, prefilter).await?;
-        addresses.grpc = gateway.start_grpc(store, directory, keyring, verifier).await?;
-        gateway.addresses = addresses;
+        if let Some(door) = doors.edge {
+            gateway.start_edge(door, &directory, prefilter, fetch);
+        }
+        if let Some(door) = doors.grpc {
+            gateway.start_grpc(door, store, directory, keyring, verifier).await;
+        }
         // Last, so that whoever is told "ready" finds all other ports open.
         let (health, stop) = (Arc::clone(&gateway.health), gateway.close_rest.clone());
-        gateway.tasks.spawn(management::serve(management, health, metrics, stop));
+        gateway.tasks.spawn(management::serve(doors.management.listener, health, metrics, stop));
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             edge.listen = addresses.edge.map(tracing::field::display),
@@ -154,26 +164,21 @@ impl Gateway {
 
     async fn start_grpc(
         &self,
+        door: Door,
         store: DynStore,
         directory: Directory,
         keyring: Arc<Keyring>,
         verifier: Arc<Verifier>,
-    ) -> anyhow::Result<Option<SocketAddr>> {
+    ) {
         let services =
             Services { subscriber: self.config.has(Role::Stream), admin: self.config.has(Role::Admin) };
-        if !services.subscriber && !services.admin {
-            return Ok(None);
-        }
         let clock = Arc::new(self.clock.clone());
         verifier.refresh_due(clock.now()).await;
         let (keys, stop) = (Arc::clone(&verifier).run(clock.clone()), self.close_rest.clone());
         self.tasks.spawn(async move { stop.run_until_cancelled(keys).await });
-        let section = &self.config.grpc;
-        let tls = self.tls(Purpose::Grpc, section.tls.as_ref())?;
-        let listener = bind(section.listen).await?;
-        let address = listener.local_addr()?;
-        let connections_max = usize::try_from(section.connections_max).unwrap_or(usize::MAX);
-        let listener = Listener::new(listener, tls, connections_max);
+        self.follow_tls(door.tls.as_ref());
+        let connections_max = usize::try_from(self.config.grpc.connections_max).unwrap_or(usize::MAX);
+        let listener = Listener::new(door.listener, door.tls, connections_max);
         let api = Api::new(ApiConfig {
             store,
             directory,
@@ -185,7 +190,6 @@ impl Gateway {
             services,
         });
         self.tasks.spawn(api.serve(listener, self.close_grpc.clone()));
-        Ok(Some(address))
     }
 
     /// Resolves when this gateway cannot go on by itself.
@@ -358,10 +362,4 @@ fn metrics() -> anyhow::Result<metrics_exporter_prometheus::PrometheusHandle> {
     portero_prefilter::describe();
     portero_tls::describe();
     Ok(handle)
-}
-
-async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot listen on {address}: is another program there? Choose another port"))
 }

@@ -1,10 +1,9 @@
 //! TLS of this gateway's listeners, and the certificates that it judges others by.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Context as _;
-use portero_tls::{Purpose, ServerTls, TlsFiles};
+use portero_tls::ServerTls;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -15,17 +14,11 @@ use super::Gateway;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl Gateway {
-    /// TLS of one listener, kept up with its files from now on; `None` where it speaks plainly.
-    pub(super) fn tls(
-        &self,
-        purpose: Purpose,
-        files: Option<&TlsFiles>,
-    ) -> anyhow::Result<Option<ServerTls>> {
-        let Some(files) = files else { return Ok(None) };
-        let tls = ServerTls::load(purpose, files.clone(), Arc::new(self.clock.clone()))
-            .with_context(|| format!("[{}.tls] cannot be used", purpose.name()))?;
-        self.tasks.spawn(tls.clone().follow(self.tls_looks.clone(), self.close_rest.clone()));
-        Ok(Some(tls))
+    /// Keeps TLS of a listener up with its files from now on.
+    pub(super) fn follow_tls(&self, tls: Option<&ServerTls>) {
+        if let Some(tls) = tls {
+            self.tasks.spawn(tls.clone().follow(self.tls_looks.clone(), self.close_rest.clone()));
+        }
     }
 
     /// Has the TLS files looked at when a hang-up (SIGHUP) comes. Without TLS the signal means what it means to every program.
