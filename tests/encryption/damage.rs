@@ -4,7 +4,7 @@ use portero_client::v1;
 use portero_recipe::SignOptions;
 use tonic::Code;
 
-use super::{PATIENCE, parked, succeed, tenant};
+use super::{PATIENCE, fail, parked, succeed, tenant};
 use crate::harness::{
     Consumer, Gateway, Kind, Provider, Setup, Site, Source, canaries, eventually, now, stripe_event,
 };
@@ -80,6 +80,8 @@ async fn a_damaged_secret_leaves_the_others_at_work_until_it_is_revoked() {
     let source = setup.admin.get_source(source).await.expect("there").into_inner();
     assert!(source.warnings.iter().any(|warning| warning.contains("cannot be read")), "{source:?}");
 
+    let said = fail(&gateway, &["keyring", "rotate-data-keys"]);
+    assert!(said.contains("Restore its row, or revoke it"), "{said}");
     let revoke = v1::RevokeSecretRequest { name, wait: true, ..v1::RevokeSecretRequest::default() };
     setup.admin.revoke_secret(revoke).await.expect("revoked");
     let answer = provider.post(&sign(&first, "evt_1")).await;
@@ -87,6 +89,8 @@ async fn a_damaged_secret_leaves_the_others_at_work_until_it_is_revoked() {
     assert!(provider.post(&sign(&good, "evt_3")).await.is_success());
     assert_eq!(gateway.metric("portero_secrets_unreadable", &[]).await, 0.0);
     assert_eq!(errors(&gateway, "a secret cannot be read"), 1, "once, however often the source was read");
+    succeed(&gateway, &["keyring", "rotate-data-keys"]);
+    assert!(provider.post(&sign(&good, "evt_4")).await.is_success(), "what is revoked holds nothing up");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -171,7 +171,8 @@ not; what these try to accept is refused by the database all the same.")]
         #[command(flatten)]
         common: Common,
     },
-    /// Delete a secret that is planned, retired or revoked.
+    /// Delete a secret that is planned, retired or revoked. Keep revoked ones: once one is deleted, its value is not known as
+    /// leaked any more, and would be taken again.
     Delete {
         #[command(flatten)]
         secret: SecretName,
