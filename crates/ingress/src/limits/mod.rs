@@ -4,12 +4,13 @@
 //!
 //! - **What verified**, in events and bytes, by tenant and by source. Strangers use up nothing of it. Who has used it up is
 //!   refused before the body is read, which costs next to nothing.
-//! - **What did not verify**, by source and by tenant and address. A stranger pays a token of both before the body is read and gets them
-//!   back if the request verifies. Without tokens it is refused. An address that failed at the tenant of late leaves half of a
-//!   source's tokens to those that did not, so a provider's new address is examined beside a flood from few others. An address that verified at a source within the hour needs
-//!   none there, so neither a flood of forged requests nor a stranger behind the same proxy silences a provider; everybody
-//!   else trickles in as fast as the tokens come back. What an address is refused for at one tenant's sources counts against
-//!   it there alone: it may be a proxy's, or a provider's that another tenant has configured with a wrong secret.
+//! - **What did not verify**, by source and by tenant and address. A stranger pays a token of both before the body is read and
+//!   gets them back if the request verifies. Without tokens it is refused. An address that failed at the tenant of late leaves
+//!   half of a source's tokens to those that did not, so a provider's new address is examined beside a flood from few others.
+//!   An address that verified at a source within the hour needs none there, so neither a flood of forged requests nor a
+//!   stranger behind the same proxy silences a provider; everybody else trickles in as fast as the tokens come back. What an
+//!   address is refused for at one tenant's sources counts against it there alone: it may be a proxy's, or a provider's that
+//!   another tenant has configured with a wrong secret.
 //!
 //! Memory is bounded: of tenants, sources and addresses those that were not seen for longest are forgotten.
 
